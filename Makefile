@@ -1,0 +1,75 @@
+# Everything a newcomer needs, as one word each. `make help` lists them.
+#
+#   JOBS=n    parallel jobs (default: all cores)
+#   BENCH=... arguments for `make bench`, e.g. BENCH=--benchmark_filter=anderson
+#   DEQ_LIBTORCH, DEQ_TORCH, DEQ_NO_APT, ...: see scripts/setup.sh --help
+
+JOBS  ?= $(shell nproc 2>/dev/null || echo 2)
+BENCH ?=
+
+.DEFAULT_GOAL := build
+.PHONY: help setup setup-dev build test demo debug asan bench format check-format tidy install clean distclean
+
+help:
+	@echo 'make demo          set up, build, run the demonstration into runs/demo'
+	@echo 'make build         set up and build the release preset: build/release/bin/deq'
+	@echo 'make test          build and run every test'
+	@echo 'make asan          the same with the address and undefined-behaviour sanitizers'
+	@echo 'make debug         build the debug preset'
+	@echo 'make bench         build and run the benchmarks'
+	@echo 'make install       install the release build (PREFIX=/usr/local)'
+	@echo 'make setup         only fetch what the build needs (into .deps/)'
+	@echo 'make format        rewrite the sources with clang-format; check-format only looks'
+	@echo 'make tidy          clang-tidy over src/ and tools/'
+	@echo 'make clean         remove build/; distclean removes .deps/ too'
+
+setup:
+	@scripts/setup.sh
+
+setup-dev:
+	@scripts/setup.sh --dev
+
+# Configures when there is nothing configured; ninja does it again whenever it is needed.
+define build_preset
+	@test -f build/$(1)/build.ninja || cmake --preset $(1)
+	@cmake --build build/$(1) -j $(JOBS)
+endef
+
+build: setup
+	$(call build_preset,release)
+
+debug: setup
+	$(call build_preset,debug)
+
+test: build
+	@cd build/release && ctest --output-on-failure -j $(JOBS)
+
+asan: setup
+	$(call build_preset,asan)
+	@cd build/asan && ctest --output-on-failure -j $(JOBS)
+
+demo: build
+	build/release/bin/deq demo
+
+bench: build
+	build/release/bin/deq_benchmarks $(BENCH)
+
+PREFIX ?= /usr/local
+install: build
+	cmake --install build/release --prefix $(PREFIX)
+
+format: setup-dev
+	@scripts/check_format.sh --fix
+
+check-format: setup-dev
+	@scripts/check_format.sh
+
+tidy: setup-dev
+	@test -f build/release/build.ninja || cmake --preset release
+	@scripts/check_tidy.sh build/release
+
+clean:
+	rm -rf build
+
+distclean: clean
+	rm -rf .deps

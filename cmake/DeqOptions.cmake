@@ -1,0 +1,61 @@
+# Compiler settings of our own targets: deq_target_defaults(target [PCH]).
+
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 12)
+  message(FATAL_ERROR "libdeq needs g++ 12 or newer; ${CMAKE_CXX_COMPILER} is "
+                      "${CMAKE_CXX_COMPILER_VERSION}. scripts/setup.sh finds or installs one.")
+endif()
+
+# ccache understands precompiled headers only when told which differences do not matter.
+if(DEQ_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  find_program(DEQ_CCACHE_PROGRAM ccache)
+  mark_as_advanced(DEQ_CCACHE_PROGRAM)
+  get_filename_component(deq_real_cxx "${CMAKE_CXX_COMPILER}" REALPATH)
+  if(DEQ_CCACHE_PROGRAM AND NOT deq_real_cxx MATCHES "ccache$")
+    set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env
+        CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+        "${DEQ_CCACHE_PROGRAM}")
+    set(deq_ccache_flags -fpch-preprocess)
+  endif()
+endif()
+
+set(deq_warnings -Wall -Wextra -Wpedantic -Wshadow)
+if(DEQ_WERROR)
+  list(APPEND deq_warnings -Werror)
+endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # These follow the flow of inlined library code and are often wrong there; -Wrestrict is wrong
+  # about std::string in g++ 12 altogether.
+  list(APPEND deq_warnings -Wno-restrict -Wno-error=maybe-uninitialized -Wno-error=array-bounds
+       -Wno-error=stringop-overflow -Wno-error=stringop-overread)
+endif()
+
+set(deq_sanitize "")
+if(DEQ_SANITIZE)
+  set(deq_sanitize "-fsanitize=${DEQ_SANITIZE}" -fno-omit-frame-pointer)
+  if(DEQ_SANITIZE MATCHES "undefined")
+    list(APPEND deq_sanitize -fno-sanitize-recover=undefined)
+  endif()
+  list(APPEND deq_warnings -Wno-maybe-uninitialized)
+endif()
+
+# One precompiled header serves all targets, so all share these flags: -fPIC by hand, because
+# CMake would give -fPIE to programs and -fPIC to libraries. OpenMP is what makes
+# at::parallel_for parallel in our code; its runtime is the one libtorch has loaded.
+# The two -fno- switches are libtorch's own: no errno from <cmath>, no floating-point traps, so
+# that loops over mathematical functions vectorise; like the optimisation level they must be the same
+# for a precompiled header and its users, so no file has flags of its own.
+function(deq_target_defaults target)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "PCH" "" "")
+  set_target_properties(${target} PROPERTIES
+    CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF
+    POSITION_INDEPENDENT_CODE OFF
+    BUILD_WITH_INSTALL_RPATH ON
+    INSTALL_RPATH "$ORIGIN/../lib;${DEQ_TORCH_LIBRARY_DIR}")
+  target_compile_options(${target} PRIVATE
+    "$<$<COMPILE_LANGUAGE:CXX>:-fPIC;-fopenmp;-fno-math-errno;-fno-trapping-math;${deq_warnings};${deq_ccache_flags};${deq_sanitize}>")
+  target_link_libraries(${target} PRIVATE "$<BUILD_INTERFACE:deq_third_party>")
+  target_link_options(${target} PRIVATE ${deq_sanitize} -Wl,--enable-new-dtags)
+  if(arg_PCH)
+    target_precompile_headers(${target} REUSE_FROM deq_pch)
+  endif()
+endfunction()

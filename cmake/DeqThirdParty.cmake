@@ -1,0 +1,25 @@
+# deq_third_party: the small libraries our own sources use, all header-only, none of them visible
+# to users of the installed library.
+#
+# libtorch's include folder holds its own fmt (12.1 in 2.11.0), and comes first: that is the fmt
+# everything here sees. Another fmt is looked for only where libtorch has none.
+
+function(deq_find_headers variable header package)
+  find_path(${variable} "${header}")
+  mark_as_advanced(${variable})
+  if(NOT ${variable})
+    message(FATAL_ERROR "${header} is missing (Debian and Ubuntu: ${package}). Run scripts/setup.sh.")
+  endif()
+  target_include_directories(deq_third_party SYSTEM INTERFACE "${${variable}}")
+endfunction()
+
+add_library(deq_third_party INTERFACE)
+deq_find_headers(DEQ_TOML_INCLUDE toml++/toml.h libtomlplusplus-dev)
+deq_find_headers(DEQ_JSON_INCLUDE nlohmann/json.hpp nlohmann-json3-dev)
+if(DEQ_BUILD_CLI)
+  deq_find_headers(DEQ_CLI11_INCLUDE CLI/CLI.hpp libcli11-dev)
+endif()
+if(NOT EXISTS "${DEQ_TORCH_DIR}/include/fmt/format.h")
+  deq_find_headers(DEQ_FMT_INCLUDE fmt/format.h libfmt-dev)
+endif()
+target_compile_definitions(deq_third_party INTERFACE FMT_HEADER_ONLY=1 TOML_HEADER_ONLY=1)

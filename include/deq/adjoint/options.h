@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <variant>
+
+#include "deq/solvers/options.h"
+
+// How the gradient of a loss ℓ reaches f's parameters θ and inputs x through z* = f(z*; x, θ). With
+// g = ∂ℓ/∂z* and J = ∂f/∂z at z*, all but the last two give  uᵀ ∂f/∂(θ, x)  for some u.
+
+namespace deq {
+
+/// Exact: u (I − J) = g, solved as the fixed point of u ↦ uJ + g from u₀ = g.
+struct Implicit {
+  SolverOptions solver = Broyden{.tol = {.rtol = 1e-4}};
+};
+
+/// The first terms of the Neumann series: u = g (I + J + … + Jᵏ), k = terms products with J.
+struct Truncated {
+  int64_t terms = 5;  ///< terms ≥ 0
+};
+
+/// u = g, no product at all (Fung et al. 2022).
+struct JacobianFree {};
+
+/// Backpropagation through `steps` damped steps z ← (1 − τ) z + τ f(z) from z* (Geng et al. 2021). With
+/// autograd on, the layer's value is the last of them; without, it is z*.
+struct Phantom {
+  int64_t steps = 5;  ///< steps ≥ 1
+  double tau = 0.5;   ///< 0 < tau ≤ 1
+};
+
+/// No solver: `steps` plain steps from z₀, backpropagated through. Exact for what it computes.
+struct Unrolled {
+  int64_t steps = 10;  ///< steps ≥ 1
+};
+
+using GradientOptions = std::variant<Implicit, Truncated, JacobianFree, Phantom, Unrolled>;
+
+/// "implicit", "truncated", "jacobian-free", "phantom", "unrolled".
+std::string_view name(const GradientOptions& options);
+
+/// Throws Error naming the field, its value and the constraint.
+void validate(const GradientOptions& options);
+
+}  // namespace deq

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <torch/types.h>
+
+namespace deq {
+
+/// f and its Jacobian J = ∂f/∂z at one point, as a graph: products with J, no J itself.
+/// Samples are taken to be independent: J is block-diagonal over the batch, one [D, D] block each.
+struct Linearization {
+  torch::Tensor z;  ///< [B, D], a leaf that requires grad, detached from whatever produced it
+  torch::Tensor f;  ///< [B, D], f(z) with its graph down to z, the parameters and the inputs
+
+  int64_t batch() const { return z.size(0); }
+  int64_t dim() const { return z.size(1); }
+
+  /// uᵀJ for every sample, u [B, D]. With `differentiable` the result has a graph of its own.
+  torch::Tensor vjp(const torch::Tensor& u, bool differentiable = false) const;
+};
+
+}  // namespace deq

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <ATen/core/Generator.h>
+
+#include <cstdint>
+
+namespace deq {
+
+/// A CPU generator of its own for each purpose: streams of one seed are independent, and drawing more
+/// from one does not shift the others.
+at::Generator random_stream(uint64_t seed, uint64_t stream);
+
+}  // namespace deq

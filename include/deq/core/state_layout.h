@@ -1,0 +1,30 @@
+#pragma once
+
+#include <torch/types.h>
+
+#include <vector>
+
+namespace deq {
+
+using State = std::vector<torch::Tensor>;
+
+/// How a list of state tensors [B, …] lies in the solvers' one slab [B, D]: side by side, each
+/// flattened. A single contiguous tensor packs without a copy, and unpacking always yields views.
+class StateLayout {
+ public:
+  /// The layout of these tensors; all must share their first dimension, type and device.
+  static StateLayout of(const State& state);
+
+  int64_t dim() const { return dim_; }
+  size_t count() const { return shapes_.size(); }
+
+  torch::Tensor pack(const State& state) const;
+  State unpack(const torch::Tensor& slab) const;
+
+ private:
+  std::vector<std::vector<int64_t>> shapes_;  // without the batch dimension
+  std::vector<int64_t> sizes_;
+  int64_t dim_ = 0;
+};
+
+}  // namespace deq

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace deq {
+
+using MetricValue = std::variant<int64_t, double, std::string>;
+
+/// An append-only file of one JSON object a line, such as a run's metrics.jsonl. A line reaches the
+/// file with one write, so that a reader meets whole lines and a killed process tears at most the
+/// last.
+class JsonLines {
+ public:
+  /// Goes on behind what the file holds; a torn last line is dropped first.
+  explicit JsonLines(std::filesystem::path path);
+  ~JsonLines();
+  JsonLines(const JsonLines&) = delete;
+  JsonLines& operator=(const JsonLines&) = delete;
+
+  /// In the given order. NaN and infinities are left out: they were not measured.
+  void append(const std::vector<std::pair<std::string, MetricValue>>& values);
+
+ private:
+  std::filesystem::path path_;
+  int descriptor_ = -1;
+};
+
+/// All lines; a torn last one is passed over, any other broken line is an Error with its number.
+std::vector<std::map<std::string, MetricValue>> read_json_lines(const std::filesystem::path& path);
+
+}  // namespace deq

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <torch/types.h>
+
+#include <optional>
+
+#include "deq/core/linearization.h"
+
+namespace deq {
+
+enum class ProbeDistribution { Gaussian, Rademacher };
+
+/// Hutchinson's estimator: for a random ε with E[εεᵀ] = I,  E‖εᵀJ‖² = tr(JJᵀ) = ‖J‖²_F.
+struct Hutchinson {
+  int64_t probes = 1;  ///< M ≥ 1; the relative error falls as M^(−1/2)
+  ProbeDistribution distribution = ProbeDistribution::Gaussian;
+};
+
+void validate(const Hutchinson& options);
+
+/// An unbiased estimate of ‖J‖²_F for every sample, [B]. With `differentiable` it has a graph to
+/// whatever J depends on but z.
+torch::Tensor frobenius_squared(const Linearization& at, const Hutchinson& options = {},
+                                std::optional<at::Generator> generator = {},
+                                bool differentiable = false);
+
+/// The paper's penalty, differentiable: the batch mean of ‖J‖²_F / D, estimated.
+torch::Tensor jacobian_penalty(const Linearization& at, const Hutchinson& options = {},
+                               std::optional<at::Generator> generator = {});
+
+/// The penalty of Linsley et al. (2020), ‖(1ᵀJ − λ)⁺‖₂ averaged over the batch. It does not bound the
+/// spectral radius (J = [[2, −2], [−2, 2]] has penalty 0 and an eigenvalue 4); here to compare with.
+torch::Tensor linsley_penalty(const Linearization& at, double lambda);
+
+}  // namespace deq

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <torch/types.h>
+
+#include <functional>
+#include <memory>
+
+#include "deq/core/report.h"
+#include "deq/solvers/options.h"
+
+namespace deq {
+
+class Method;
+
+/// z → f(z) on a slab [B, D]. A tensor that f returned must not be overwritten by a later call.
+using Map = std::function<torch::Tensor(const torch::Tensor& z)>;
+
+/// (z, v) → J(z)·v. Only NewtonKrylov asks for it; without it, it takes differences of f.
+using JacobianProduct =
+    std::function<torch::Tensor(const torch::Tensor& z, const torch::Tensor& v)>;
+
+/// What a callback sees after each observed iterate.
+struct Progress {
+  const torch::Tensor& z;  ///< the iterate
+  const torch::Tensor& f;  ///< f(z)
+  const TracePoint& point;
+};
+
+/// Called after each observed iterate; false stops the solve with Status::UserStopped.
+using Callback = std::function<bool(const Progress&)>;
+
+/// z = f(z), with what is known about f.
+struct Problem {
+  Map f;
+  JacobianProduct jacobian_product{};
+};
+
+struct Solution {
+  torch::Tensor z;  ///< [B, D], for every sample the iterate with its smallest residual
+  Report report;
+};
+
+/// A fixed-point solver for batches of problems z = f(z). It may be used from several threads at once:
+/// each solve takes a workspace of its own, and gives it back for the next.
+class Solver {
+ public:
+  explicit Solver(SolverOptions options);
+
+  /// A method of your own, run by the same driver. `options` gives tolerance, budget and guards.
+  Solver(std::function<std::unique_ptr<Method>()> make_method, SolverOptions options);
+
+  /// Solves from z0 [B, D], float32 or float64, on any device. Records no autograd graph.
+  Solution solve(const Problem& problem, const torch::Tensor& z0,
+                 const Callback& callback = {}) const;
+
+  const SolverOptions& options() const { return options_; }
+
+ private:
+  class Workspaces;
+  SolverOptions options_;
+  std::shared_ptr<Workspaces> workspaces_;
+};
+
+}  // namespace deq

@@ -1,0 +1,41 @@
+#pragma once
+
+#include "config/describe_gradient.h"
+#include "config/describe_jacobian.h"
+#include "config/describe_solver.h"
+#include "config/describe_train.h"
+#include "config/description.h"
+#include "config/experiments.h"
+#include "deq/config/synthetic.h"
+
+namespace deq::config {
+
+template <class Visitor>
+void describe(Visitor& v, SyntheticData& data) {
+  v.number("train_samples", data.train_samples, at_least(1), "Pairs (x, y) to train on.");
+  v.number("valid_samples", data.valid_samples, at_least(1), "Pairs (x, y) to validate on.");
+  v.number("noise", data.noise, at_least(0), "The standard deviation of the noise added to y.");
+  v.number("x_min", data.x_min, any_number(), "The lower end of the interval x is drawn from.");
+  v.number("x_max", data.x_max, any_number(), "Its upper end, above x_min.");
+  v.in_order("x_min", data.x_min, Relation::Less, "x_max", data.x_max);
+}
+
+template <class Visitor>
+void describe(Visitor& v, SyntheticModel& model) {
+  v.number("hidden", model.hidden, at_least(1), "Hidden units of f.");
+}
+
+template <class Visitor>
+void describe(Visitor& v, SyntheticConfig& config) {
+  v.constant(kExperimentKey, kSynthetic, "Which experiment the file is.");
+  v.number("seed", config.seed, at_least(0),
+           "Fixes everything random: data, weights, order, probes.");
+  v.table("data", config.data, "The samples.");
+  v.table("model", config.model, "The layer f.");
+  v.table("solver", config.solver, "How the equilibrium and its gradient are solved for.");
+  v.table("gradient", config.gradient, "How the gradient is made.");
+  v.table("jacobian", config.jacobian, "The Jacobian penalty.");
+  v.table("train", config.train, "The training loop.");
+}
+
+}  // namespace deq::config

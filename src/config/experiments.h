@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "config/document.h"
+
+namespace deq::config {
+
+inline constexpr std::string_view kExperimentKey = "experiment";
+inline constexpr std::string_view kSynthetic = "synthetic";
+
+/// The document's experiment, one of those there are; otherwise throws ConfigError.
+std::string experiment_of(const Document& document);
+
+}  // namespace deq::config

@@ -1,0 +1,114 @@
+#include "config/reader.h"
+
+#include <algorithm>
+
+#include "deq/config/config_error.h"
+
+namespace deq::config {
+
+void Reader::schedule(std::string_view key, Schedule& schedule, const Range& range,
+                      std::string_view /*help*/) {
+  const Entry* entry = find(key);
+  if (entry == nullptr) return;
+  if (std::holds_alternative<Table>(entry->value)) {
+    schedule = Schedule{};
+    inside(key, [&] { describe_schedule(*this, schedule, range); });
+  } else {
+    schedule = Schedule{.shape = ConstantSchedule{.value = read_float(*entry, key, range)}};
+  }
+}
+
+bool Reader::Alternative::owns(std::string_view key) const {
+  return std::any_of(keys.begin(), keys.end(),
+                     [key](const KnownKey& own) { return own.path == key; });
+}
+
+const Entry* Reader::find(std::string_view key) const {
+  return table_ == nullptr ? nullptr : table_->find(key);
+}
+
+const Entry* Reader::find_required(std::string_view key, const std::string& allowed_values) const {
+  const Entry* entry = find(key);
+  if (entry == nullptr) {
+    throw ConfigError(c10::str(table_place_, ": missing key \"", join_path(path_, key),
+                               "\", which must be ", allowed_values));
+  }
+  return entry;
+}
+
+int64_t Reader::read_whole(const Entry& entry, std::string_view key, const Range& range) const {
+  const auto* value = std::get_if<int64_t>(&entry.value);
+  if (value == nullptr || !range.contains(static_cast<double>(*value))) {
+    refuse(entry, key, allowed_whole(range));
+  }
+  return *value;
+}
+
+double Reader::read_float(const Entry& entry, std::string_view key, const Range& range) const {
+  std::optional<double> value;
+  if (const auto* number = std::get_if<double>(&entry.value)) value = *number;
+  if (const auto* whole = std::get_if<int64_t>(&entry.value)) value = static_cast<double>(*whole);
+  if (!value || !range.contains(*value)) refuse(entry, key, allowed_number(range));
+  return *value;
+}
+
+bool Reader::read_flag(const Entry& entry, std::string_view key) const {
+  const auto* value = std::get_if<bool>(&entry.value);
+  if (value == nullptr) refuse(entry, key, "true or false");
+  return *value;
+}
+
+size_t Reader::read_name(const Entry& entry, std::string_view key,
+                         const std::vector<std::string_view>& names) const {
+  const auto* value = std::get_if<std::string>(&entry.value);
+  const auto found = value == nullptr ? names.end() : std::find(names.begin(), names.end(), *value);
+  if (found == names.end()) refuse(entry, key, allowed_names(names));
+  return static_cast<size_t>(found - names.begin());
+}
+
+bool Reader::blames_low(std::string_view low_key, std::string_view high_key) const {
+  const Entry* low = find(low_key);
+  const Entry* high = find(high_key);
+  if (low == nullptr || high == nullptr) return high == nullptr;
+  return !low->place.override_key.empty() && high->place.override_key.empty();
+}
+
+void Reader::refuse_order(std::string_view key, const std::string& comparison,
+                          std::string_view other_key, const std::string& other_value) const {
+  // The defaults are in order, so a violation has at least one of the two in the document.
+  refuse(*find(key), key, comparison + join_path(path_, other_key) + " = " + other_value);
+}
+
+void Reader::refuse_keys_of_others(std::string_view key, const std::vector<Alternative>& all,
+                                   size_t active) const {
+  if (table_ == nullptr) return;
+  for (const Entry& entry : table_->entries) {
+    if (all[active].owns(entry.key)) continue;
+    std::vector<std::string_view> owners;
+    for (const Alternative& alternative : all) {
+      if (alternative.owns(entry.key)) owners.push_back(alternative.name);
+    }
+    if (owners.empty()) continue;
+    std::string own_keys;
+    for (const KnownKey& own : all[active].keys) {
+      own_keys += (own_keys.empty() ? "whose own keys are: " : ", ") + own.path;
+    }
+    throw ConfigError(c10::str(subject(entry, entry.key), ": this key goes with ",
+                               join_path(path_, key), " = ", allowed_names(owners), ", not with \"",
+                               all[active].name, "\" (",
+                               own_keys.empty() ? "which has no keys of its own" : own_keys, ")"));
+  }
+}
+
+std::string Reader::subject(const Entry& entry, std::string_view key) const {
+  const std::string path = join_path(path_, key);
+  if (entry.place.override_key == path) return entry.place.text;
+  return c10::str(entry.place.text, ": ", path, " = ", value_text(entry));
+}
+
+void Reader::refuse(const Entry& entry, std::string_view key,
+                    const std::string& allowed_values) const {
+  throw ConfigError(c10::str(subject(entry, key), ": must be ", allowed_values));
+}
+
+}  // namespace deq::config

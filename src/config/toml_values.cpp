@@ -1,0 +1,63 @@
+#include "config/toml_values.h"
+
+#include <toml++/toml.h>
+
+#include <functional>
+
+#include "deq/config/config_error.h"
+
+namespace deq::config {
+namespace {
+
+using PlaceOf = std::function<Place(const toml::node&)>;
+
+Table convert(const toml::table& table, const PlaceOf& place_of);
+
+Entry convert(std::string key, const toml::node& node, const PlaceOf& place_of) {
+  Entry entry{
+      .key = std::move(key), .value = OtherValue{"a date or time"}, .place = place_of(node)};
+  if (const auto* flag = node.as_boolean()) entry.value = flag->get();
+  if (const auto* whole = node.as_integer()) entry.value = whole->get();
+  if (const auto* number = node.as_floating_point()) entry.value = number->get();
+  if (const auto* text = node.as_string()) entry.value = text->get();
+  if (const auto* table = node.as_table()) entry.value = convert(*table, place_of);
+  if (node.is_array()) entry.value = OtherValue{"[…]"};
+  return entry;
+}
+
+Table convert(const toml::table& table, const PlaceOf& place_of) {
+  Table converted;
+  for (auto&& [key, node] : table) {
+    const std::string_view name = key;
+    converted.entries.push_back(convert(std::string(name), node, place_of));
+  }
+  return converted;
+}
+
+}  // namespace
+
+Table parse_toml(std::string_view text, const std::string& source) {
+  try {
+    return convert(toml::parse(text), [&source](const toml::node& node) {
+      const int64_t line = node.source().begin.line;
+      return Place{.text = c10::str(source, ":", line), .override_key = {}, .line = line};
+    });
+  } catch (const toml::parse_error& error) {
+    throw ConfigError(c10::str(source, ":", error.source().begin.line,
+                               ": not valid TOML: ", error.description()));
+  }
+}
+
+std::optional<Entry> parse_toml_value(const std::string& text, const Place& place) {
+  try {
+    // Inside brackets, so that neither a comment nor a second key can hide behind the value.
+    const toml::table table = toml::parse("value = [" + text + "]");
+    const toml::array* array = table.size() == 1 ? table.get_as<toml::array>("value") : nullptr;
+    if (array == nullptr || array->size() != 1) return std::nullopt;
+    return convert({}, *array->get(0), [&place](const toml::node&) { return place; });
+  } catch (const toml::parse_error&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace deq::config

@@ -1,0 +1,56 @@
+#include "deq/core/state_layout.h"
+
+#include "deq/core/error.h"
+
+namespace deq {
+
+StateLayout StateLayout::of(const State& state) {
+  require(!state.empty(), "a state needs at least one tensor");
+  StateLayout layout;
+  for (const auto& tensor : state) {
+    require(tensor.dim() >= 1, "a state tensor needs a batch dimension, got a scalar");
+    require(tensor.size(0) == state[0].size(0), "state tensors differ in batch size: ",
+            state[0].size(0), " and ", tensor.size(0));
+    require(tensor.scalar_type() == state[0].scalar_type(), "state tensors differ in type: ",
+            state[0].scalar_type(), " and ", tensor.scalar_type());
+    require(tensor.device() == state[0].device(), "state tensors are on different devices: ",
+            state[0].device(), " and ", tensor.device());
+    layout.shapes_.push_back(tensor.sizes().slice(1).vec());
+    layout.sizes_.push_back(c10::multiply_integers(tensor.sizes().slice(1)));
+    layout.dim_ += layout.sizes_.back();
+  }
+  require(layout.dim_ > 0, "a state must hold at least one number a sample");
+  return layout;
+}
+
+torch::Tensor StateLayout::pack(const State& state) const {
+  require(state.size() == shapes_.size(), "the state has ", state.size(), " tensors, expected ",
+          shapes_.size());
+  std::vector<torch::Tensor> flat;
+  flat.reserve(state.size());
+  for (size_t i = 0; i < state.size(); ++i) {
+    require(state[i].sizes().slice(1) == c10::IntArrayRef(shapes_[i]), "state tensor ", i,
+            " has shape ", state[i].sizes(), ", expected [B] followed by ",
+            c10::IntArrayRef(shapes_[i]));
+    flat.push_back(state[i].reshape({state[i].size(0), sizes_[i]}));
+  }
+  return flat.size() == 1 ? flat[0] : torch::cat(flat, 1);
+}
+
+State StateLayout::unpack(const torch::Tensor& slab) const {
+  require(slab.dim() == 2 && slab.size(1) == dim_, "a slab of shape ", slab.sizes(),
+          " does not fit a state of ", dim_, " numbers a sample");
+  State state;
+  state.reserve(shapes_.size());
+  int64_t offset = 0;
+  for (size_t i = 0; i < shapes_.size(); ++i) {
+    std::vector<int64_t> shape{slab.size(0)};
+    shape.insert(shape.end(), shapes_[i].begin(), shapes_[i].end());
+    const auto part = shapes_.size() == 1 ? slab : slab.narrow(1, offset, sizes_[i]);
+    state.push_back(part.unflatten(1, c10::IntArrayRef(shape).slice(1)));
+    offset += sizes_[i];
+  }
+  return state;
+}
+
+}  // namespace deq

@@ -1,0 +1,25 @@
+#include "deq/io/run_folder.h"
+
+#include "io/system_error.h"
+
+namespace deq {
+namespace fs = std::filesystem;
+
+fs::path create_run_folder(const fs::path& path) {
+  std::error_code code;
+  const fs::file_status status = fs::status(path, code);
+  if (fs::exists(status)) {
+    require(fs::is_directory(status), "cannot use ", path.string(),
+            " as a run folder: it exists and is not a folder");
+    const bool empty = fs::is_empty(path, code);
+    if (code) io::throw_system_error("read", path, code.value());
+    require(empty, "cannot use ", path.string(),
+            " as a run folder: it already holds files, which are never overwritten");
+    return path;
+  }
+  fs::create_directories(path, code);
+  if (code) io::throw_system_error("create", path, code.value());
+  return path;
+}
+
+}  // namespace deq

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cerrno>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+#include "deq/core/error.h"
+
+namespace deq::io {
+
+/// Throws "cannot <what> <path>: <the system's reason>".
+[[noreturn]] inline void throw_system_error(std::string_view what,
+                                            const std::filesystem::path& path, int code) {
+  const std::string reason = std::generic_category().message(code);
+  throw Error(c10::str("cannot ", what, " ", path.string(), ": ", reason));
+}
+
+}  // namespace deq::io

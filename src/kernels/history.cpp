@@ -1,0 +1,101 @@
+#include "kernels/history.h"
+
+#include <torch/library.h>
+#include <torch/types.h>
+
+// Operators go through torch's dispatcher, so that the CUDA plugin can add its kernels when it is
+// loaded without the library knowing of it. Operators return their small results where the slabs are;
+// the functions below bring them to the host.
+
+namespace deq::kernels {
+
+namespace reference {
+
+at::Tensor dots(const at::Tensor& v, at::TensorList rows) {
+  auto result = at::empty({v.size(0), static_cast<int64_t>(rows.size())},
+                          v.options().dtype(at::kDouble));
+  const auto wide = v.to(at::kDouble);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    result.select(1, static_cast<int64_t>(i)).copy_((wide * rows[i]).sum(1));
+  }
+  return result;
+}
+
+at::Tensor observe(const at::Tensor& f, const at::Tensor& z, at::Tensor& g, at::TensorList rows) {
+  at::sub_out(g, f, z);
+  const auto own = g.to(at::kDouble).square().sum(1, /*keepdim=*/true);
+  const auto image = f.to(at::kDouble).square().sum(1, /*keepdim=*/true);
+  return at::cat({own, image, reference::dots(g, rows)}, 1);
+}
+
+at::Tensor combine(at::TensorList rows, const at::Tensor& coefficients, at::Tensor& out,
+                   const std::optional<at::Tensor>& base, std::optional<at::Tensor> moved,
+                   at::TensorList dot_rows) {
+  const auto c = coefficients.to(out.options());
+  out.zero_();
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const auto weight = c.narrow(1, static_cast<int64_t>(i), 1);
+    out.add_(at::where(weight == 0, at::zeros({}, out.options()), weight * rows[i]));
+  }
+  if (moved) at::add_out(*moved, *base, out);
+  return reference::dots(out, dot_rows);
+}
+
+}  // namespace reference
+
+TORCH_LIBRARY(deq, library) {
+  library.def("observe(Tensor f, Tensor z, Tensor(a!) g, Tensor[] rows) -> Tensor");
+  library.def("dots(Tensor v, Tensor[] rows) -> Tensor");
+  library.def(
+      "combine(Tensor[] rows, Tensor coefficients, Tensor(a!) out, Tensor? base, "
+      "Tensor(b!)? moved, Tensor[] dot_rows) -> Tensor");
+}
+
+TORCH_LIBRARY_IMPL(deq, CompositeExplicitAutograd, library) {
+  library.impl("observe", &reference::observe);
+  library.impl("dots", &reference::dots);
+  library.impl("combine", &reference::combine);
+}
+
+TORCH_LIBRARY_IMPL(deq, CPU, library) {
+  library.impl("observe", &cpu::observe);
+  library.impl("dots", &cpu::dots);
+  library.impl("combine", &cpu::combine);
+}
+
+namespace {
+template <class Function>
+auto find_operator(const char* name) {
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Function>();
+}
+
+at::Tensor call_combine(at::TensorList rows, const at::Tensor& coefficients, at::Tensor& out,
+                        const std::optional<at::Tensor>& base, std::optional<at::Tensor> moved,
+                        at::TensorList dot_rows) {
+  // The operator's key comes from its arguments: the host coefficients would add the CPU's, so they
+  // travel first.
+  static const auto op = find_operator<decltype(reference::combine)>("deq::combine");
+  return op.call(rows, coefficients.to(out.device()), out, base, moved, dot_rows).cpu();
+}
+}  // namespace
+
+at::Tensor observe(const at::Tensor& f, const at::Tensor& z, at::Tensor& g, at::TensorList rows) {
+  static const auto op = find_operator<decltype(reference::observe)>("deq::observe");
+  return op.call(f, z, g, rows).cpu();
+}
+
+at::Tensor dots(const at::Tensor& v, at::TensorList rows) {
+  static const auto op = find_operator<decltype(reference::dots)>("deq::dots");
+  return op.call(v, rows).cpu();
+}
+
+void combine(at::TensorList rows, const at::Tensor& coefficients, at::Tensor& out) {
+  call_combine(rows, coefficients, out, std::nullopt, std::nullopt, {});
+}
+
+at::Tensor combine_and_move(at::TensorList rows, const at::Tensor& coefficients, at::Tensor& out,
+                            const at::Tensor& base, at::Tensor& moved, at::TensorList dot_rows) {
+  return call_combine(rows, coefficients, out, base, moved, dot_rows);
+}
+
+}  // namespace deq::kernels

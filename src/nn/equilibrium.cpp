@@ -1,0 +1,129 @@
+#include "deq/nn/equilibrium.h"
+
+#include <mutex>
+#include <optional>
+#include <type_traits>
+
+#include "deq/core/error.h"
+
+namespace deq {
+
+/// One pass's f, on the slab, with the context of that pass.
+struct Equilibrated::Tape {
+  Tape(std::shared_ptr<Cell> f_cell, StateLayout f_layout, Context f_context)
+      : cell(std::move(f_cell)), layout(std::move(f_layout)), context(std::move(f_context)) {}
+
+  std::shared_ptr<Cell> cell;
+  StateLayout layout;
+  Context context;       // attached: gradients reach the inputs and prepare()'s parameters
+  torch::Tensor z_star;  // a detached slab
+  std::once_flag linearized;
+  Linearization at;
+
+  torch::Tensor f(const torch::Tensor& slab) const {
+    return layout.pack(cell->step(layout.unpack(slab), context));
+  }
+
+  const Linearization& linearize() {
+    std::call_once(linearized, [this] {
+      const torch::AutoGradMode grad(true);
+      at.z = z_star.detach().requires_grad_();
+      at.f = f(at.z);
+    });
+    return at;
+  }
+};
+
+const Linearization& Equilibrated::linearization() const {
+  require(tape_ != nullptr, "this equilibrium holds no solve");
+  return tape_->linearize();
+}
+
+namespace {
+
+AdjointRule make_rule(const GradientOptions& options) {
+  if (const auto* implicit = std::get_if<Implicit>(&options)) {
+    return implicit_rule(Solver(implicit->solver));
+  }
+  if (const auto* truncated = std::get_if<Truncated>(&options)) {
+    return truncated_rule(truncated->terms);
+  }
+  if (std::holds_alternative<JacobianFree>(options)) return truncated_rule(0);
+  return {};
+}
+
+Context detached(const Context& context) {
+  Context result;
+  result.reserve(context.size());
+  for (const auto& tensor : context) result.push_back(tensor.defined() ? tensor.detach() : tensor);
+  return result;
+}
+
+}  // namespace
+
+EquilibriumImpl::EquilibriumImpl(std::shared_ptr<Cell> cell, EquilibriumOptions options)
+    : cell_(register_module("cell", std::move(cell))),
+      options_(std::move(options)),
+      solver_(options_.forward),
+      rule_((validate(options_.gradient), make_rule(options_.gradient))) {}
+
+Equilibrated EquilibriumImpl::forward(const Inputs& inputs, const State& z0) {
+  if (const auto* unrolled = std::get_if<Unrolled>(&options_.gradient)) {
+    return unroll(inputs, z0, unrolled->steps);
+  }
+  return solve(inputs, z0, solver_, {});
+}
+
+Equilibrated EquilibriumImpl::forward(const Inputs& inputs, const Solver& solver,
+                                      const Callback& callback) {
+  return solve(inputs, cell_->initial_state(inputs), solver, callback);
+}
+
+Equilibrated EquilibriumImpl::prepare(const Inputs& inputs, const StateLayout& layout) {
+  Equilibrated result;
+  result.adjoint_ = std::make_shared<Report>();
+  result.tape_ = std::make_shared<Equilibrated::Tape>(cell_, layout, cell_->prepare(inputs));
+  return result;
+}
+
+Equilibrated EquilibriumImpl::solve(const Inputs& inputs, const State& z0, const Solver& solver,
+                                    const Callback& callback) {
+  const auto layout = StateLayout::of(z0);
+  auto result = prepare(inputs, layout);
+  auto& tape = *result.tape_;
+  const auto constant = detached(tape.context);
+  const Problem problem{.f = [&](const torch::Tensor& slab) {
+    return layout.pack(cell_->step(layout.unpack(slab), constant));
+  }};
+  auto solution = solver.solve(problem, layout.pack(z0), callback);
+  result.report = std::move(solution.report);
+  tape.z_star = solution.z;
+  auto z = solution.z;
+  if (torch::GradMode::is_enabled()) {
+    if (rule_) {
+      z = attach_adjoint(z, tape.linearize(), rule_, result.adjoint_);
+    } else if (const auto* phantom = std::get_if<Phantom>(&options_.gradient)) {
+      for (int64_t k = 0; k < phantom->steps; ++k) z = torch::lerp(z, tape.f(z), phantom->tau);
+    }
+  }
+  result.state = layout.unpack(z);
+  return result;
+}
+
+Equilibrated EquilibriumImpl::unroll(const Inputs& inputs, const State& z0, int64_t steps) {
+  const auto layout = StateLayout::of(z0);
+  auto result = prepare(inputs, layout);
+  auto& tape = *result.tape_;
+  auto z = layout.pack(z0).detach();
+  for (int64_t k = 0; k < steps; ++k) z = tape.f(z);
+  tape.z_star = z.detach();
+  // One more evaluation, so that the report speaks of the state returned.
+  const Solver measure(with_max_evals(options_.forward, 1));
+  const Problem problem{.f = [&tape](const torch::Tensor& slab) { return tape.f(slab); }};
+  result.report = measure.solve(problem, tape.z_star).report;
+  result.report.evaluations += steps;
+  result.state = layout.unpack(z);
+  return result;
+}
+
+}  // namespace deq

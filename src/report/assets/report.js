@@ -1,0 +1,450 @@
+const SOLVERS = [
+  { key: 'picard', label: 'Picard (plain iteration)', short: 'Picard', symbol: 'circle', dash: 'solid' },
+  { key: 'anderson', label: 'Anderson', short: 'Anderson', symbol: 'square', dash: 'dot' },
+  { key: 'broyden', label: 'Broyden', short: 'Broyden', symbol: 'diamond', dash: 'dash' },
+].map((s) => ({ ...s, colour: s.key }));
+// What a legend may have to explain; a legend shows those that its plots use. Runs come on top.
+const ITEMS = [
+  ['curve', 'equilibria z*(x)', 'curve', 'dash'], ['slices', 'slices shown below', 'plane', 'solid'],
+  ['plane', 'plane f = z', 'plane', null, 'square'], ['target', 'target h(x)', 'target', 'solid'],
+  ['samples', 'validation samples', 'muted', null, 'circle'], ['f', 'f(z; x)', 'ink', 'solid'],
+  ['diagonal', 'diagonal f = z', 'muted', 'dot'], ['star', 'equilibrium z*', 'curve', null, 'ring'],
+].map(([key, label, colour, dash, symbol]) => ({ key, label, colour, dash, symbol })).concat(SOLVERS);
+const DASHES = ['solid', 'dash', 'dot', 'dashdot', 'longdash', 'longdashdot'];
+
+// ---------------------------------------------------------------- helpers
+/** An element with attributes and children; text always goes in as text, never as markup. */
+function el(tag, attrs = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attrs)) if (value != null) node.setAttribute(name, value);
+  node.append(...children.flat(Infinity).filter((c) => c != null));
+  return node;
+}
+
+const byId = (id) => document.getElementById(id);
+const isNum = (v) => typeof v === 'number' && Number.isFinite(v);
+const list = (v) => (Array.isArray(v) ? v : []);
+const hasData = (v) => list(v).some(isNum);
+const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+
+/** Three significant digits, a true minus sign, powers of ten where a plain number reads badly. */
+function fmt(v) {
+  if (!isNum(v)) return '–';
+  const size = Math.abs(v);
+  let text = Number.isInteger(v) ? String(size) : size >= 1000 ? size.toFixed(0) : size.toPrecision(3);
+  if (size >= 1e5 || (size < 1e-3 && size > 0)) {
+    const [digits, exponent] = size.toExponential(2).split('e');
+    text = `${digits}×10${exponent.replace('+', '').replace(/./g, (c) => '⁰¹²³⁴⁵⁶⁷⁸⁹'[c] ?? '⁻')}`;
+  }
+  return v < 0 ? `−${text}` : text;
+}
+
+/** Smallest and largest finite number in nested arrays; null when there is none. */
+function extent(values) {
+  const numbers = list(values).flat(Infinity).filter(isNum);
+  return numbers.length ? [numbers.reduce((a, b) => Math.min(a, b)), numbers.reduce((a, b) => Math.max(a, b))] : null;
+}
+
+/** Linear interpolation on an ascending grid; null outside, where nothing was measured. */
+function interpolate(xs, ys, v) {
+  const k = xs.findIndex((x) => x >= v);
+  if (k <= 0) return xs[0] === v ? ys[0] : null;
+  return ys[k - 1] + ((v - xs[k - 1]) / (xs[k] - xs[k - 1])) * (ys[k] - ys[k - 1]);
+}
+
+function movingMean(ys, half) {
+  const near = (k) => ys.slice(Math.max(0, k - half), k + half + 1).filter(isNum);
+  return ys.map((y, k) => (isNum(y) ? near(k).reduce((a, b) => a + b, 0) / near(k).length : null));
+}
+
+// ---------------------------------------------------------------- data
+const usable = (slice) => hasData(slice?.z) && hasData(slice?.f);
+/** Runs get a label that tells them apart, and a fixed colour and dash in every figure. */
+function prepareRuns(runs) {
+  const labels = runs.map((run) => {
+    const gamma = String(run.gamma ?? '').trim();
+    if (!gamma) return run.name ?? 'run';
+    return Number.isNaN(Number(gamma)) ? `γ: ${gamma}` : `γ = ${gamma}`;
+  });
+  const unique = (label) => labels.indexOf(label) === labels.lastIndexOf(label);
+  return runs.map((run, k) => ({
+    ...run, key: `run${k}`, colour: `run-${(k % 6) + 1}`, dash: DASHES[k % DASHES.length], summary: run.summary ?? {},
+    label: unique(labels[k]) ? labels[k] : `${run.name ?? k + 1} (${labels[k]})`,
+    slices: list(run.slices).filter(usable).map((s) => ({ ...s, iterates: s.iterates ?? {} })),
+  }));
+}
+
+/** TOML as a flat map "table.key" → text of the value: enough to compare runs, and it never throws. */
+function flattenToml(source) {
+  // Strings are set aside first, so that a # or a bracket inside one means nothing.
+  const strings = [];
+  const pattern = /"""[^]*?"""|'''[^]*?'''|"(?:\\.|[^"\\\n])*"|'[^'\n]*'|#.*/g;
+  const bare = source.replace(pattern, (s) => (s[0] === '#' ? '' : `\0${strings.push(s) - 1}\0`));
+  const restore = (text) => text.replace(/\0(\d+)\0/g, (_, k) => strings[k]).trim();
+  const count = (text, brackets) => text.match(brackets)?.length ?? 0;
+  const [values, seen] = [new Map(), {}];
+  let [table, entry] = ['', ''];
+  for (const line of bare.split('\n')) {
+    const header = entry ? null : /^\s*(\[\[?)\s*([^[\]]+?)\s*\]/.exec(line);
+    if (header) {
+      const name = restore(header[2]);
+      seen[name] = (seen[name] ?? -1) + 1;
+      table = header[1] === '[[' ? `${name}[${seen[name]}].` : `${name}.`;
+      continue;
+    }
+    entry = `${entry} ${line}`.trim();
+    if (count(entry, /[[{]/g) > count(entry, /[\]}]/g)) continue; // goes on over the next line
+    const pair = /^([^=]+?)\s*=\s*(.*)$/.exec(entry);
+    if (pair) values.set(table + restore(pair[1]), restore(pair[2]));
+    entry = '';
+  }
+  return values;
+}
+
+// ---------------------------------------------------------------- plots
+const panels = []; // every plot on the page, for a redraw in other colours or at another width
+const CONFIG = { responsive: true, displaylogo: false, displayModeBar: 'hover', scrollZoom: false, modeBarButtons: [['toImage']] };
+const axis = (title, extra = {}) => ({ title: { text: title, standoff: 8 }, automargin: true, nticks: 6, tickangle: 0,
+  exponentformat: 'power', gridcolor: css('grid'), zerolinecolor: css('rule'), ...extra });
+
+function baseLayout() {
+  const font = { family: css('sans'), size: 12, color: css('ink') };
+  return {
+    paper_bgcolor: 'rgba(0,0,0,0)', plot_bgcolor: 'rgba(0,0,0,0)', showlegend: false, hovermode: 'closest', font,
+    margin: { l: 46, r: 12, t: 8, b: 40 }, hoverlabel: { bgcolor: css('card'), bordercolor: css('rule'), font },
+    modebar: { bgcolor: 'rgba(0,0,0,0)', color: css('muted'), activecolor: css('ink') },
+    uirevision: 'keep', // a redraw keeps the reader's zoom and camera
+    dragmode: matchMedia('(pointer: coarse)').matches ? false : 'zoom', // a finger must be able to scroll past
+  };
+}
+
+/** A line (or marker) trace; `meta` names the legend entry that switches it. */
+const trace = (meta, x, y, line, extra = {}) => (
+  { type: 'scatter', mode: 'lines', meta, x, y, line, hovertemplate: '%{x:.4g}, %{y:.4g}<extra></extra>', ...extra });
+const newGroup = (...hidden) => ({ panels: [], hidden: new Set(hidden) });
+const figure = (title, text) => el('figure', {}, el('figcaption', {}, el('strong', {}, title), text ? el('span', {}, text) : null));
+
+/** Puts a plot into a figure. `build` gives the traces, again whenever colours or width change. */
+function plot(group, target, { label, size = '', build, layout }) {
+  const div = el('div', { class: `plot ${size}`, role: 'img', 'aria-label': label });
+  const traces = () => build().filter((t) => hasData(t.y)); // what was not measured is left out
+  const panel = { div, group, traces, layout };
+  for (const owner of [panels, group.panels]) owner.push(panel);
+  target.append(div);
+  return target;
+}
+
+function draw({ div, group, traces, layout }) {
+  const data = traces().map((t) => ({ ...t, visible: !group.hidden.has(t.meta) }));
+  return Plotly.react(div, data, { ...baseLayout(), ...layout() }, CONFIG);
+}
+
+/** One legend for a group of plots, as buttons: Plotly's own cannot be reached by keyboard. */
+function legend(group, runs = []) {
+  const used = new Set(group.panels.flatMap((p) => p.traces().map((t) => t.meta)));
+  const entry = ({ key, label, colour, dash, symbol }) => {
+    const swatch = el('span', { class: 'swatch', 'data-dash': dash, 'data-symbol': symbol, style: `--c:var(--${colour})` });
+    const button = el('button', { type: 'button', 'aria-pressed': !group.hidden.has(key) }, swatch, label);
+    button.addEventListener('click', () => {
+      if (!group.hidden.delete(key)) group.hidden.add(key);
+      button.setAttribute('aria-pressed', !group.hidden.has(key));
+      group.panels.forEach(draw);
+    });
+    return el('li', {}, button);
+  };
+  const items = [...ITEMS, ...runs].filter((item) => used.has(item.key));
+  return el('ul', { class: 'legend', 'aria-label': 'Legend: show or hide' }, items.map(entry));
+}
+
+/** Fills a section of the page and shows it; sections that are never filled stay hidden. */
+function show(id, body, bar) {
+  const section = byId(id);
+  if (bar) section.querySelector('.bar').prepend(bar);
+  section.append(...[body].flat(Infinity));
+  section.hidden = false;
+}
+
+const grid = (least, figures) => el('div', { class: 'grid', style: `--least:${least}` }, figures);
+const names = (runs) => runs.map((r) => r.label).join(', ');
+
+// ---------------------------------------------------------------- tables and text
+const row = (head, cells) => el('tr', {}, el('th', { scope: 'row' }, head), cells.map((c) => el('td', {}, c)));
+function matrixTable(label, keys, columns, cell) {
+  const head = el('tr', {}, ['Key', ...columns.map((c) => c.label)].map((text) => el('th', { scope: 'col' }, text)));
+  const body = el('tbody', {}, keys.map((key) => row(key, columns.map((c) => cell(c, key)))));
+  const table = el('table', { class: 'text' }, el('thead', {}, head), body);
+  return el('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': label }, table);
+}
+
+function summarySection(runs) {
+  if (!runs.length) return;
+  const columns = [...document.querySelectorAll('#summary th[data-key]')].map((th) => th.dataset.key);
+  const head = (r) => [r.label, r.label.startsWith(r.name) ? null : el('small', {}, r.name ?? '')];
+  byId('summary-rows').append(...runs.map((r) => row(head(r), columns.map((key) => fmt(r.summary[key])))));
+  const keys = [...new Set(runs.flatMap((r) => Object.keys(r.summary)))];
+  const all = matrixTable('All measured values', keys, runs, (r, key) => fmt(r.summary[key]));
+  show('summary', keys.length ? el('details', {}, el('summary', {}, 'All measured values'), all) : []);
+}
+
+function warningsNotice(runs) {
+  const items = runs.flatMap((r) => list(r.warnings).map((w) => el('li', {}, el('strong', {}, `${r.label}: `), String(w))));
+  if (items.length) show('warnings', el('ul', {}, items));
+}
+
+function configSection(runs) {
+  const shown = runs.filter((r) => r.config).map((r) => ({ ...r, values: flattenToml(r.config) }));
+  if (!shown.length) return;
+  const keys = [...new Set(shown.flatMap((r) => [...r.values.keys()]))];
+  const differing = keys.filter((key) => new Set(shown.map((r) => r.values.get(key))).size > 1);
+  const table = matrixTable('Keys that differ', differing, shown, (r, key) => r.values.get(key) ?? '–');
+  const comparison = differing.length ? [el('p', {}, 'Keys that differ between the runs:'), table] : [];
+  const source = (r) => el('details', {}, el('summary', {}, r.label, el('small', {}, r.folder ?? r.name ?? '')),
+    el('pre', { tabindex: '0' }, el('code', {}, r.config)));
+  show('configuration', [comparison, shown.map(source)]);
+}
+
+function environmentSection(environment) {
+  const keys = Object.keys(environment ?? {});
+  const table = matrixTable('Environment', keys, [{ label: 'Value' }], (_, key) => String(environment[key]));
+  if (keys.length) show('environment', table);
+}
+
+// ---------------------------------------------------------------- Figure 5, top: surfaces
+const MAX_3D = 8; // browsers drop the oldest WebGL context when a page holds too many
+const CENTER = { x: 0, y: 0, z: -0.18 }; // leaves room for the labels below
+const SURFACE = { meta: 'surface', colorscale: 'Viridis',
+  hovertemplate: 'x %{x:.3f}<br>z %{y:.3f}<br>f(z; x) %{z:.3f}<extra></extra>' };
+const hasWebGL = () => Boolean(document.createElement('canvas').getContext('webgl'));
+
+function surfaceTraces(run, ranges) {
+  const { x, z, f, z_star: zStar } = run.surface;
+  // A line that lies in the surface is half hidden by it, so lines are drawn just above and below.
+  const lift = (ranges.f[1] - ranges.f[0]) * 0.01;
+  const lines = (meta, xs, zs, fs, style) => [lift, -lift].map((d) => trace(meta, xs, zs, style,
+    { type: 'scatter3d', z: list(fs).map((v) => (isNum(v) ? v + d : null)) }));
+  const [lo, hi] = ranges.z;
+  return [
+    { ...SURFACE, type: 'surface', x, y: z, z: f, cmin: ranges.f[0], cmax: ranges.f[1], showscale: false,
+      lighting: { ambient: 0.8, diffuse: 0.5, specular: 0.05 } },
+    { type: 'surface', meta: 'plane', x: ranges.x, y: [lo, hi], z: [[lo, lo], [hi, hi]], opacity: 0.35, hoverinfo: 'skip',
+      showscale: false, colorscale: [[0, css('plane')], [1, css('plane')]] },
+    ...lines('curve', x, zStar, zStar, { color: css('curve'), width: 8, dash: 'dash' }),
+    ...run.slices.flatMap((s) => lines('slices', s.z.map(() => s.x), s.z, s.f, { color: css('slice'), width: 3 })),
+  ];
+}
+
+function surfaceLayout(ranges) {
+  const side = (title, range) => ({ ...axis(title), range, title: { text: title }, nticks: 5, showspikes: false });
+  const axes = { xaxis: side('x', ranges.x), yaxis: side('z', ranges.z), zaxis: side('f(z; x)', ranges.f) };
+  const camera = { eye: { x: 1.4, y: -1.4, z: 0.9 }, center: CENTER };
+  const shape = { aspectmode: 'manual', aspectratio: { x: 1.1, y: 1.1, z: 0.8 } };
+  return { margin: { l: 0, r: 0, t: 0, b: 0 }, scene: { camera, dragmode: 'turntable', ...shape, ...axes } };
+}
+
+function contourTraces(run, ranges) {
+  const { x, z, f, z_star: zStar } = run.surface;
+  return [
+    { ...SURFACE, type: 'contour', x, y: z, z: f, zmin: ranges.f[0], zmax: ranges.f[1], ncontours: 18, line: { width: 0.4 },
+      colorbar: { thickness: 10, outlinewidth: 0 } },
+    ...run.slices.map((s) => trace('slices', [s.x, s.x], extent(s.z), { color: css('slice'), width: 1.5 })),
+    trace('curve', x, zStar, { color: css('curve'), width: 3, dash: 'dash' }),
+  ];
+}
+const contourLayout = (ranges) => ({ xaxis: axis('x', { range: ranges.x }), yaxis: axis('z', { range: ranges.z }) });
+
+/** Buttons for the camera; turning one surface by hand turns all, so that they stay comparable. */
+function linkCameras(group) {
+  let busy = false;
+  const apply = async (camera, source) => {
+    busy = true; // the others report the change that is made here, too
+    for (const { div } of group.panels) if (div !== source) await Plotly.relayout(div, { 'scene.camera': camera });
+    busy = false;
+  };
+  group.afterDraw = ({ div }) => div.on('plotly_relayout', (change) => {
+    if (!busy && change['scene.camera']) apply(change['scene.camera'], div);
+  });
+  byId('views').hidden = false;
+  byId('views').addEventListener('click', ({ target: { dataset } }) => {
+    if (dataset.eye) apply({ eye: JSON.parse(dataset.eye), up: JSON.parse(dataset.up), center: CENTER });
+  });
+}
+
+function surfaceSection(runs) {
+  const shown = runs.filter((r) => hasData(r.surface?.x) && hasData(r.surface.z) && hasData(r.surface.f?.[0]));
+  if (!shown.length) return;
+  const solid = shown.length <= MAX_3D && hasWebGL();
+  const ranges = Object.fromEntries(['x', 'z', 'f'].map((key) => [key, extent(shown.map((r) => r.surface[key]))]));
+  const group = newGroup('plane');
+  const figures = shown.map((run) => plot(group, figure(run.label), {
+    size: 'tall', build: () => (solid ? surfaceTraces : contourTraces)(run, ranges),
+    layout: () => (solid ? surfaceLayout : contourLayout)(ranges),
+    label: `${solid ? 'Surface' : 'Contours'} of f(z; x) for ${run.label}, with the learned equilibria z*(x) as a dashed red line`,
+  }));
+  byId('flat').hidden = solid;
+  if (solid) linkCameras(group);
+  show('surfaces', grid(shown.length % 3 ? '26rem' : '20rem', figures), legend(group));
+}
+
+// ---------------------------------------------------------------- Figures 4 and 5, bottom: iterates
+/** (z0,z0) → (z0,f(z0)) → (z1,z1) → …: for the plain iteration f(z_k) is z_{k+1}. */
+function cobweb(z) {
+  const twice = z.flatMap((v) => [v, v]);
+  return [twice.slice(0, -1), twice.slice(1)];
+}
+
+/** The part of the z axis that the iterates visit; far excursions stop at the sampled grid. */
+function iterateRange(slices) {
+  const [lo, hi] = extent(slices.map((s) => s.z));
+  const visited = slices.map((s) => [s.z_star, ...Object.values(s.iterates)]).flat(Infinity).filter(isNum);
+  const [a, b] = extent(visited.map((v) => Math.min(hi, Math.max(lo, v)))) ?? [lo, hi];
+  const half = 1.18 * Math.max((b - a) / 2, (hi - lo) / 20);
+  return [(a + b) / 2 - half, (a + b) / 2 + half];
+}
+
+function solverTrace(solver, { z, f, iterates }) {
+  const zs = list(iterates[solver.key]).filter(isNum);
+  const plain = solver.key === 'picard';
+  const [x, y] = plain ? cobweb(zs) : [zs, zs.map((v) => interpolate(z, f, v))];
+  const marker = { color: css(solver.key), symbol: solver.symbol, size: plain ? 4 : 7 };
+  return trace(solver.key, x, y, { color: css(solver.key), width: 1.6, dash: solver.dash },
+    { mode: 'lines+markers', marker, hovertemplate: `${solver.short}: %{x:.4f}, %{y:.4f}<extra></extra>` });
+}
+
+function iteratePlot(group, target, slice, range, options) {
+  const ring = () => ({ symbol: 'circle-open', size: 13, color: css('curve'), line: { width: 2.5 } });
+  const layout = () => ({ xaxis: axis('z', { range }), yaxis: axis('f(z; x)', { range }) });
+  const build = () => [
+    trace('diagonal', range, range, { color: css('muted'), width: 1, dash: 'dot' }),
+    trace('f', slice.z, slice.f, { color: css('ink'), width: 2.2 }),
+    ...SOLVERS.map((s) => solverTrace(s, slice)),
+    trace('star', [slice.z_star], [slice.z_star], {}, { mode: 'markers', marker: ring() }),
+  ];
+  return plot(group, target, { ...options, build, layout });
+}
+const steps = ({ iterates }) => SOLVERS.filter((s) => hasData(iterates[s.key]))
+  .map((s) => `${s.short}\u00a0${iterates[s.key].length - 1}`).join(', ');
+function slicesSection(runs) {
+  const all = runs.flatMap((run) => run.slices.map((s) => ({ ...s, run })));
+  if (!all.length) return;
+  const group = newGroup('anderson');
+  const rows = [...new Set(all.map((s) => s.x))].sort((a, b) => a - b).map((x) => {
+    const slices = all.filter((s) => s.x === x);
+    const range = iterateRange(slices); // shared along the row, so that steepness can be compared by eye
+    const figures = slices.map((s) => iteratePlot(group, figure(s.run.label, steps(s) && `Steps: ${steps(s)}`), s, range, {
+      label: `f(z; x) over z at x = ${x} for ${s.run.label}, with the diagonal and the solvers' iterates. ${steps(s)}` }));
+    return [el('h3', {}, `x = ${String(x).replace('-', '−')}`), grid('15rem', figures)];
+  });
+  show('slices', rows, legend(group));
+}
+
+function figure4Section(figure4) {
+  const shown = list(figure4).filter(usable).map((p) => ({ ...p, iterates: { picard: p.picard, broyden: p.broyden } }));
+  if (!shown.length) return;
+  const group = newGroup();
+  const figures = shown.map((p) => iteratePlot(group, figure(p.title ?? `slope ${fmt(p.slope)}`), p, iterateRange([p]), {
+    size: 'wide', label: `The plain iteration and Broyden's method on a map with slope ${fmt(p.slope)} at its fixed point` }));
+  show('figure4', grid('20rem', figures), legend(group));
+}
+
+// ---------------------------------------------------------------- Figure 9, evaluations, training
+function fitSection(runs) {
+  const target = runs.find((r) => hasData(r.target?.h))?.target;
+  const samples = runs.find((r) => hasData(r.samples?.y))?.samples;
+  const fitted = runs.filter((r) => hasData(r.surface?.z_star));
+  if (!target && !samples && !fitted.length) return;
+  const group = newGroup();
+  const build = () => [
+    trace('target', target?.x, target?.h, { color: css('target'), width: 8 }),
+    trace('samples', samples?.x, samples?.y, {}, { mode: 'markers', marker: { color: css('muted'), size: 4, opacity: 0.4 } }),
+    ...fitted.map((r) => trace(r.key, r.surface.x, r.surface.z_star, { color: css(r.colour), width: 2.2, dash: r.dash })),
+  ];
+  plot(group, document.querySelector('#fit figure'), { size: 'wide', build,
+    layout: () => ({ xaxis: axis('x'), yaxis: axis('h(x), z*(x)') }),
+    label: `Target h(x), validation samples and the learned equilibria of ${names(fitted)}` });
+  show('fit', [], legend(group, fitted));
+}
+
+function evaluationsSection(runs) {
+  const group = newGroup();
+  const values = (t, s) => runs.map((r) => r.summary[`nfe_to_${t}.${s.key}`] ?? null);
+  const top = extent(['1e-3', '1e-6'].map((t) => SOLVERS.map((s) => values(t, s))))?.[1]; // one scale for both plots
+  const bars = (s, y) => ({ type: 'bar', meta: s.key, x: runs.map((r) => r.label), y, text: y.map((v) => (isNum(v) ? fmt(v) : '')),
+    textposition: 'outside', cliponaxis: false, marker: { color: css(s.key) }, hovertemplate: `${s.short}: %{y}<extra></extra>` });
+  const layout = () => ({ barmode: 'group', bargap: 0.25, xaxis: axis('', { type: 'category', nticks: 0 }),
+    yaxis: axis('evaluations', { range: [0, top * 1.12] }) });
+  for (const target of document.querySelectorAll('#evaluations figure')) {
+    const build = () => SOLVERS.map((s) => bars(s, values(target.dataset.tolerance, s)));
+    if (!build().some((t) => hasData(t.y))) target.remove();
+    else plot(group, target, { build, layout, label: `Bars: ${target.textContent}, by run and solver, as in the summary table` });
+  }
+  if (top) show('evaluations', [], legend(group));
+}
+
+function curveTraces(run, { step }, values, log) {
+  const y = values.map((v) => (isNum(v) && !(log && v <= 0) ? v : null)); // a log axis has no zero
+  const x = step ?? y.map((_, k) => k);
+  const style = { color: css(run.colour), width: 2, dash: run.dash };
+  const hovertemplate = `${run.label}: %{y:.4g} at %{x}<extra></extra>`;
+  const mode = y.length < 3 ? 'lines+markers' : 'lines';
+  const main = (ys) => trace(run.key, x, ys, style, { connectgaps: true, mode, hovertemplate });
+  if (y.length < 100) return [main(y)];
+  const faint = { opacity: 0.22, hoverinfo: 'skip', hovertemplate: null };
+  return [trace(run.key, x, y, { color: style.color, width: 1 }, faint), main(movingMean(y, Math.ceil(y.length / 60)))];
+}
+
+function trainingSection(runs) {
+  const group = newGroup();
+  for (const target of document.querySelectorAll('#training figure')) {
+    const { split, key } = target.dataset;
+    const values = (r) => list(r.metrics?.[split]?.[key]);
+    const shown = runs.filter((r) => hasData(values(r)));
+    const [lo, hi] = extent(shown.map(values)) ?? [];
+    const log = 'log' in target.dataset && lo >= 0 && hi > 0;
+    const scale = log ? { type: 'log', dtick: hi > 30 * lo ? 1 : 'D2' } : { rangemode: 'tozero' };
+    if (!shown.length) target.remove();
+    else plot(group, target, { build: () => shown.flatMap((r) => curveTraces(r, r.metrics[split], values(r), log)),
+      layout: () => ({ xaxis: axis('step', { nticks: 5 }), yaxis: axis('', scale) }),
+      label: `${target.textContent} against the training step, for ${names(shown)}` });
+  }
+  if (group.panels.length) show('training', [], legend(group, runs));
+}
+
+// ---------------------------------------------------------------- the page
+function headings(data, runs) {
+  if (data.title) byId('title').textContent = document.title = data.title;
+  const when = String(data.generated ?? '');
+  const time = el('time', { datetime: when }, when.replace('T', ' ').replace('Z', ' UTC'));
+  byId('byline').append(`libdeq ${data.deq_version ?? ''} · ${runs.length} run${runs.length === 1 ? '' : 's'} · `, time);
+  for (const { id, dataset } of document.querySelectorAll('section:not([hidden])')) {
+    byId('contents').append(el('li', {}, el('a', { href: `#${id}` }, dataset.name)));
+  }
+}
+
+/** Paper gets light colours and plots at the width of the page; neither can be done by CSS alone. */
+function watchPrintAndTheme() {
+  const root = document.documentElement;
+  const redraw = () => panels.forEach((p) => { draw(p); Plotly.Plots.resize(p.div); });
+  addEventListener('beforeprint', () => { root.dataset.print = ''; redraw(); });
+  addEventListener('afterprint', () => { delete root.dataset.print; redraw(); });
+  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redraw);
+}
+
+try {
+  const data = JSON.parse(byId('deq-data').textContent);
+  const runs = prepareRuns(list(data.runs));
+  [warningsNotice, summarySection, surfaceSection, slicesSection, fitSection, evaluationsSection, trainingSection, configSection]
+    .forEach((make) => make(runs));
+  figure4Section(data.figure4);
+  environmentSection(data.environment);
+  headings(data, runs);
+  for (const panel of panels) {
+    await draw(panel);
+    panel.group.afterDraw?.(panel);
+    await new Promise((resume) => { setTimeout(resume); }); // the page stays responsive while it fills
+  }
+  watchPrintAndTheme();
+  document.documentElement.dataset.ready = 'true'; // lets a test wait for the last plot
+} catch (error) {
+  byId('report').prepend(el('p', { class: 'notice' }, `The report could not be drawn in full: ${error.message}`));
+  console.error(error);
+}

@@ -1,0 +1,146 @@
+#include "deq/report/report.h"
+
+#include <torch/version.h>
+
+#include <cmath>
+#include <ctime>
+#include <nlohmann/json.hpp>
+
+#include "deq/core/error.h"
+#include "deq/io/atomic_file.h"
+#include "deq/io/json_lines.h"
+#include "deq/train/run.h"
+#include "deq/version.h"
+#include "report/assets.h"
+#include "report/synthetic_figures.h"
+
+namespace deq {
+namespace {
+
+using nlohmann::json;
+using Line = std::map<std::string, MetricValue>;
+
+json as_json(const MetricValue& value) {
+  return std::visit([](const auto& held) { return json(held); }, value);
+}
+
+std::string split_of(const Line& line) {
+  const auto found = line.find("split");
+  const auto* text = found == line.end() ? nullptr : std::get_if<std::string>(&found->second);
+  return text == nullptr ? "" : *text;
+}
+
+/// One array a name, null where a line lacks it.
+json columns(const std::vector<Line>& lines, const std::string& split) {
+  json result = json::object();
+  size_t count = 0;
+  for (const auto& line : lines) {
+    if (split_of(line) != split) continue;
+    for (const auto& [name, value] : line) {
+      if (name == "split") continue;
+      auto& column = result[name];
+      if (column.is_null()) column = json::array();
+      while (column.size() < count) column.push_back(nullptr);
+      column.push_back(as_json(value));
+    }
+    ++count;
+  }
+  for (auto& column : result) {
+    while (column.size() < count) column.push_back(nullptr);
+  }
+  return result;
+}
+
+json summary(const std::vector<Line>& lines) {
+  json result = json::object();
+  for (const auto& line : lines) {
+    if (split_of(line) != "valid") continue;
+    for (const auto& [name, value] : line) result[name] = as_json(value);
+  }
+  return result;
+}
+
+std::string describe(const Schedule& schedule) {
+  const auto text = [](double value) { return json(value).dump(); };
+  std::string result;
+  if (const auto* constant = std::get_if<ConstantSchedule>(&schedule.shape)) {
+    const double value = constant->value;
+    result = value == std::floor(value) ? std::to_string(static_cast<int64_t>(value)) : text(value);
+  } else if (const auto* linear = std::get_if<LinearSchedule>(&schedule.shape)) {
+    result = text(linear->from) + " → " + text(linear->to);
+  } else if (const auto* staircase = std::get_if<StaircaseSchedule>(&schedule.shape)) {
+    result = text(staircase->start) + " + " + text(staircase->increment) + " every " +
+             std::to_string(staircase->every);
+  }
+  return schedule.stop ? result + " until " + std::to_string(*schedule.stop) : result;
+}
+
+json run_data(const std::filesystem::path& folder) {
+  const auto experiment = load_run(folder);
+  const auto lines = read_json_lines(metrics_file(folder));
+  const auto last = folder.filename().empty() ? folder.parent_path() : folder;
+  json run{{"name", last.filename().string()},
+           {"folder", folder.string()},
+           {"gamma", describe(experiment.config().jacobian.gamma)},
+           {"config", read_file(config_file(folder))},
+           {"summary", summary(lines)},
+           {"metrics", {{"train", columns(lines, "train")}, {"valid", columns(lines, "valid")}}},
+           {"warnings", json::array()}};
+  const auto residual = run["summary"].value("residual", 0.0);
+  if (residual > 1e-2) {
+    run["warnings"].push_back(
+        "At its training budget this model's mean relative residual is above 1%: raise "
+        "solver.forward.max_evals or jacobian.gamma.");
+  }
+  add_synthetic_figures(experiment, run);
+  return run;
+}
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+void replace_once(std::string& page, std::string_view placeholder, std::string_view content) {
+  const auto at = page.find(placeholder);
+  require(at != std::string::npos, "the report template lacks ", placeholder);
+  page.replace(at, placeholder.size(), content);
+}
+
+/// JSON that can stand inside a <script> element.
+std::string embeddable(const json& data) {
+  std::string text = data.dump(-1, ' ', false, json::error_handler_t::replace);
+  for (size_t at = 0; (at = text.find("</", at)) != std::string::npos; at += 3) {
+    text.replace(at, 2, "<\\/");
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string render_report(const std::vector<std::filesystem::path>& runs, const std::string& title) {
+  require(!runs.empty(), "a report needs at least one run");
+  json data{{"title", title},
+            {"deq_version", version()},
+            {"generated", utc_now()},
+            {"runs", json::array()},
+            {"figure4", slope_figure()},
+            {"environment",
+             {{"libdeq", version()},
+              {"libtorch", TORCH_VERSION},
+              {"threads", std::to_string(at::get_num_threads())}}}};
+  for (const auto& folder : runs) data["runs"].push_back(run_data(folder));
+  std::string page(assets::report_html());
+  // The largest go last, so that no placeholder is looked for inside them.
+  replace_once(page, "@CSS@", assets::report_css());
+  replace_once(page, "@JS@", assets::report_js());
+  replace_once(page, "@DATA@", embeddable(data));
+  replace_once(page, "@PLOTLY@", assets::plotly_js());
+  return page;
+}
+
+}  // namespace deq

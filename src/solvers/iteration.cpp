@@ -1,0 +1,250 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "deq/core/error.h"
+#include "deq/solvers/method.h"
+#include "kernels/history.h"
+
+// The driver: everything about a solve that does not depend on the method.
+
+namespace deq {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kStagnationFactor = 0.99;  // the best residual must fall below this share of itself
+
+double ratio(double numerator, double denominator) {
+  return numerator == 0 ? 0 : numerator / denominator;
+}
+
+struct Sample {
+  Status status = Status::NotRun;  // NotRun while it is active
+  double absolute = kInfinity;     // of the current iterate
+  double first = kInfinity;        // ‖g‖ at z₀
+  double merit = kInfinity;        // of the current iterate; smaller is better
+  double best_merit = kInfinity;
+  double best_absolute = kInfinity, best_relative = kInfinity;
+  double stagnation_mark = kInfinity;
+  int64_t iterates_since_mark = 0;
+  int64_t evaluations = 0;
+
+  bool active() const { return status == Status::NotRun; }
+};
+
+}  // namespace
+
+struct Iteration::Impl {
+  const Problem& problem;
+  Tolerance tol;
+  Guards guards;
+  int64_t budget;
+  const Callback& callback;
+  SlabPool& pool;
+
+  torch::Tensor z, f, g, best;
+  std::vector<Sample> samples{};
+  int64_t active_count = 0;
+  torch::Tensor dots{};  // [B, 2 + rows] of the last observation
+  Report report{};
+
+  torch::Tensor evaluate(const torch::Tensor& at) {
+    ++report.evaluations;
+    auto value = problem.f(at);
+    require(value.sizes() == at.sizes(), "f returned a tensor of shape ", value.sizes(),
+            " for a state of shape ", at.sizes());
+    require(value.scalar_type() == at.scalar_type(), "f returned ", value.scalar_type(),
+            " for a state of type ", at.scalar_type());
+    return value.contiguous();
+  }
+
+  // The quantity that ranks iterates: the residual in units of its tolerance.
+  double merit(double absolute, double image) const {
+    const double threshold = tol.atol + tol.rtol * image;
+    const double unit = tol.atol + tol.rtol > 0 ? threshold : image;
+    const double value = ratio(absolute, unit);
+    return std::isfinite(value) ? value : kInfinity;
+  }
+
+  void observe(torch::TensorList rows, Evaluate kind) {
+    g = pool.take();
+    dots = kernels::observe(f, z, g, rows);
+    const auto batch = static_cast<int64_t>(samples.size());
+    const double* sums = dots.const_data_ptr<double>();
+    const int64_t width = dots.size(1);
+    double batch_g = 0, batch_f = 0;
+    for (int64_t b = 0; b < batch; ++b) {
+      batch_g += sums[b * width];
+      batch_f += sums[b * width + 1];
+    }
+    const bool whole = tol.scope == NormScope::WholeBatch;
+
+    TracePoint point;
+    point.evaluations = report.evaluations;
+    point.active = active_count;
+    std::vector<int64_t> improved, failed;
+    for (int64_t b = 0; b < batch; ++b) {
+      Sample& sample = samples[static_cast<size_t>(b)];
+      if (!sample.active()) continue;
+      const double absolute = std::sqrt(whole ? batch_g : sums[b * width]);
+      const double image = std::sqrt(whole ? batch_f : sums[b * width + 1]);
+      const double relative = ratio(absolute, image);
+      point.mean_absolute += absolute / static_cast<double>(active_count);
+      point.mean_relative += relative / static_cast<double>(active_count);
+      point.max_absolute = std::fmax(point.max_absolute, absolute);
+      point.max_relative = std::fmax(point.max_relative, relative);
+      if (judge(sample, absolute, image, relative, kind)) improved.push_back(b);
+      if (sample.status == Status::NonFinite || sample.status == Status::Diverged) {
+        failed.push_back(b);
+      }
+    }
+    keep_best(improved);
+    // A failed sample goes on as its best iterate, so that nothing non-finite reaches f again.
+    for (const int64_t b : failed) z[b].copy_(best[b]);
+    active_count = std::count_if(samples.begin(), samples.end(),
+                                 [](const Sample& sample) { return sample.active(); });
+    report.trace.push_back(point);
+    if (callback && !callback({z, f, report.trace.back()})) stop_all(Status::UserStopped);
+  }
+
+  /// Updates a sample's figures and its status; true when the iterate is its best so far.
+  bool judge(Sample& sample, double absolute, double image, double relative, Evaluate kind) const {
+    const bool first = sample.evaluations == 0;
+    const bool finite = std::isfinite(absolute) && std::isfinite(image);
+    sample.evaluations = report.evaluations;
+    sample.absolute = finite ? absolute : kInfinity;
+    sample.merit = finite ? merit(absolute, image) : kInfinity;
+    if (first) sample.first = sample.absolute;
+    const bool better = sample.merit < sample.best_merit;
+    if (better) {
+      sample.best_merit = sample.merit;
+      sample.best_absolute = absolute;
+      sample.best_relative = relative;
+    }
+    if (sample.best_merit < kStagnationFactor * sample.stagnation_mark) {
+      sample.stagnation_mark = sample.best_merit;
+      sample.iterates_since_mark = 0;
+    } else {
+      ++sample.iterates_since_mark;
+    }
+    if (finite && absolute <= tol.atol + tol.rtol * image) {
+      sample.status = Status::Converged;
+    } else if (kind == Evaluate::Iterate && !finite) {
+      sample.status = Status::NonFinite;
+    } else if (kind == Evaluate::Iterate && absolute > guards.divergence_factor * sample.first) {
+      sample.status = Status::Diverged;
+    } else if (guards.stagnation_window > 0 &&
+               sample.iterates_since_mark >= guards.stagnation_window) {
+      sample.status = Status::Stagnated;
+    }
+    return better;
+  }
+
+  void keep_best(const std::vector<int64_t>& improved) {
+    if (!best.defined() || static_cast<int64_t>(improved.size()) == active_count) {
+      if (active_count == static_cast<int64_t>(samples.size()) || !best.defined()) {
+        best = z;  // no copy: slabs are never written again once they are an iterate
+        return;
+      }
+    }
+    if (improved.empty()) return;
+    constexpr size_t kOwnReferences = 2;  // the pool's and ours
+    if (best.use_count() > kOwnReferences) {
+      auto copy = pool.take();
+      copy.copy_(best);
+      best = copy;
+    }
+    for (const int64_t b : improved) best[b].copy_(z[b]);
+  }
+
+  void stop_all(Status status) {
+    for (auto& sample : samples) {
+      if (sample.active()) sample.status = status;
+    }
+    active_count = 0;
+  }
+};
+
+Iteration::Iteration(const Problem& problem, const SolverOptions& options, const Callback& callback,
+                     SlabPool& pool)
+    : impl_(new Impl{.problem = problem,
+                     .tol = tolerance(options),
+                     .guards = guards(options),
+                     .budget = max_evals(options),
+                     .callback = callback,
+                     .pool = pool,
+                     .z = {},
+                     .f = {},
+                     .g = {},
+                     .best = {}}) {}
+
+Iteration::~Iteration() = default;
+
+int64_t Iteration::batch() const { return impl_->z.size(0); }
+int64_t Iteration::dim() const { return impl_->z.size(1); }
+const torch::Tensor& Iteration::z() const { return impl_->z; }
+const torch::Tensor& Iteration::f() const { return impl_->f; }
+const torch::Tensor& Iteration::g() const { return impl_->g; }
+
+bool Iteration::active(int64_t sample) const {
+  return impl_->samples[static_cast<size_t>(sample)].active();
+}
+
+double Iteration::residual(int64_t sample) const {
+  return impl_->samples[static_cast<size_t>(sample)].absolute;
+}
+
+double Iteration::best_residual(int64_t sample) const {
+  return impl_->samples[static_cast<size_t>(sample)].best_absolute;
+}
+
+double Iteration::squared_norm(int64_t sample) const {
+  return impl_->dots.const_data_ptr<double>()[sample * impl_->dots.size(1)];
+}
+
+double Iteration::dot(int64_t sample, int64_t row) const {
+  return impl_->dots.const_data_ptr<double>()[sample * impl_->dots.size(1) + 2 + row];
+}
+
+int64_t Iteration::remaining() const { return impl_->budget - impl_->report.evaluations; }
+
+bool Iteration::running() const { return impl_->active_count > 0 && remaining() > 0; }
+
+void Iteration::move_to(torch::Tensor z, torch::TensorList rows, Evaluate kind) {
+  Impl& impl = *impl_;
+  if (impl.samples.empty()) {
+    impl.samples.resize(static_cast<size_t>(z.size(0)));
+    impl.active_count = z.size(0);
+  }
+  impl.z = std::move(z);
+  impl.f = impl.evaluate(impl.z);
+  impl.observe(rows, kind);
+}
+
+torch::Tensor Iteration::probe(const torch::Tensor& z) { return impl_->evaluate(z); }
+
+torch::Tensor Iteration::jacobian_product(const torch::Tensor& v) {
+  if (!impl_->problem.jacobian_product) return {};
+  ++impl_->report.evaluations;
+  return impl_->problem.jacobian_product(impl_->z, v).contiguous();
+}
+
+torch::Tensor Iteration::slab() { return impl_->pool.take(); }
+
+Report& Iteration::report() { return impl_->report; }
+
+Solution Iteration::finish() {
+  Impl& impl = *impl_;
+  impl.stop_all(Status::MaxEvaluations);
+  Report& report = impl.report;
+  report.status = Status::Converged;
+  for (const Sample& sample : impl.samples) {
+    report.samples.push_back(
+        {sample.status, sample.evaluations, sample.best_absolute, sample.best_relative});
+    report.status = std::max(report.status, sample.status);
+  }
+  impl.pool.give_away(impl.best);
+  return {impl.best, std::move(report)};
+}
+
+}  // namespace deq

@@ -1,0 +1,41 @@
+#include "solvers/line_search.h"
+
+#include "kernels/history.h"
+
+namespace deq {
+namespace {
+constexpr int kMaxHalvings = 5;
+constexpr double kSufficientDecrease = 1e-4;
+}  // namespace
+
+std::vector<double> backtrack(Iteration& it, const torch::Tensor& step, torch::TensorList rows) {
+  const auto start = it.z();
+  const auto batch = static_cast<size_t>(it.batch());
+  std::vector<double> length(batch, 0.0), old_residual(batch);
+  for (size_t b = 0; b < batch; ++b) {
+    length[b] = it.active(static_cast<int64_t>(b)) ? 1.0 : 0.0;
+    old_residual[b] = it.residual(static_cast<int64_t>(b));
+  }
+  for (int halvings = 0; it.running(); ++halvings) {
+    auto coefficients = torch::ones({it.batch(), 2}, torch::kDouble);
+    for (size_t b = 0; b < batch; ++b) coefficients.data_ptr<double>()[2 * b + 1] = length[b];
+    auto trial = it.slab();
+    kernels::combine({start, step}, coefficients, trial);
+    const bool last = halvings == kMaxHalvings;
+    it.move_to(trial, rows, last ? Evaluate::Iterate : Evaluate::Trial);
+    if (last) break;
+    bool rejected = false;
+    for (size_t b = 0; b < batch; ++b) {
+      if (!it.active(static_cast<int64_t>(b))) continue;
+      const double wanted = (1.0 - kSufficientDecrease * length[b]) * old_residual[b];
+      if (it.residual(static_cast<int64_t>(b)) <= wanted) continue;
+      length[b] *= 0.5;
+      ++it.report().step_rejections;
+      rejected = true;
+    }
+    if (!rejected) break;
+  }
+  return length;
+}
+
+}  // namespace deq

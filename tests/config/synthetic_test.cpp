@@ -1,0 +1,154 @@
+#include "deq/config/synthetic.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <iostream>
+#include <random>
+
+#include "deq/config/config_error.h"
+#include "deq/config/experiment.h"
+#include "deq/config/reference.h"
+#include "deq/io/atomic_file.h"
+
+namespace deq {
+namespace {
+
+const std::filesystem::path kSource = DEQ_SOURCE_DIR;
+
+SyntheticConfig parse(const std::string& lines, const std::vector<std::string>& overrides = {}) {
+  return parse_synthetic("experiment = \"synthetic\"\n" + lines, "x.toml", overrides);
+}
+
+void expect_round_trip(const SyntheticConfig& config) {
+  const std::string text = to_toml(config);
+  EXPECT_EQ(to_toml(parse_synthetic(text, "effective")), text);
+}
+
+TEST(SyntheticConfig, TheDefaultsAreThePapers) {
+  const auto path = kSource / "configs/paper/synthetic.toml";
+  EXPECT_EQ(experiment_of(path), "synthetic");
+  EXPECT_EQ(to_toml(load_synthetic(path)), to_toml(SyntheticConfig{}));
+  EXPECT_EQ(to_toml(parse("")), to_toml(SyntheticConfig{}));
+}
+
+TEST(SyntheticConfig, ReadsEveryKindOfKey) {
+  const SyntheticConfig config = parse(R"(
+seed = 9
+[data]
+noise = 0
+[solver.forward]
+name = "anderson"
+memory = 3
+norm = "whole-batch"
+ridge_scale = "absolute"
+[solver.adjoint]
+line_search = true
+max_evals = 11
+[jacobian]
+gamma = { schedule = "staircase", start = 1.9, increment = 0.1, every = 35000, stop = 90000 }
+distribution = "rademacher"
+[train]
+lr_schedule = "constant"
+)");
+  EXPECT_EQ(config.seed, 9);
+  EXPECT_EQ(config.data.noise, 0.0);
+  const auto& forward = std::get<Anderson>(config.solver.forward);
+  EXPECT_EQ(forward.memory, 3);
+  EXPECT_EQ(forward.tol.scope, NormScope::WholeBatch);
+  EXPECT_EQ(forward.ridge_scale, RidgeScale::Absolute);
+  EXPECT_EQ(forward.beta, Anderson{}.beta);
+  const auto& adjoint = std::get<Broyden>(config.solver.adjoint);
+  EXPECT_TRUE(adjoint.line_search);
+  EXPECT_EQ(adjoint.max_evals, 11);
+  const auto& gamma = std::get<StaircaseSchedule>(config.jacobian.gamma.shape);
+  EXPECT_EQ(gamma.start, 1.9);
+  EXPECT_EQ(gamma.every, 35000);
+  EXPECT_EQ(config.jacobian.gamma.stop, 90000);
+  EXPECT_EQ(config.jacobian.estimator.distribution, ProbeDistribution::Rademacher);
+  EXPECT_EQ(config.train.lr_schedule, LearningRateSchedule::Constant);
+  expect_round_trip(config);
+}
+
+TEST(SyntheticConfig, AnotherSolverKeepsBudgetAndTolerance) {
+  for (const std::string solver :
+       {"picard", "anderson", "broyden", "limited-broyden", "newton-krylov"}) {
+    const SyntheticConfig config = parse("", {"solver.adjoint.name=" + solver});
+    EXPECT_EQ(name(config.solver.adjoint), solver);
+    EXPECT_EQ(max_evals(config.solver.adjoint), 6);
+    EXPECT_EQ(tolerance(config.solver.adjoint).rtol, 1e-4);
+    expect_round_trip(config);
+  }
+}
+
+TEST(SyntheticConfig, TheAdjointSolverIsTheImplicitGradients) {
+  SyntheticConfig config = parse("", {"solver.adjoint.max_evals=17"});
+  auto options = gradient_options(config.gradient, config.solver.adjoint);
+  EXPECT_EQ(max_evals(std::get<Implicit>(options).solver), 17);
+  for (const std::string gradient :
+       {"implicit", "truncated", "jacobian-free", "phantom", "unrolled"}) {
+    config = parse("", {"gradient.name=" + gradient});
+    EXPECT_EQ(name(gradient_options(config.gradient, config.solver.adjoint)), gradient);
+    expect_round_trip(config);
+  }
+}
+
+TEST(SyntheticConfig, OverridesAreTomlOrElseText) {
+  EXPECT_EQ(parse("seed = 1\n", {"seed=2", " seed = 3 "}).seed, 3);
+  EXPECT_EQ(parse("", {"train.lr=1"}).train.lr, 1.0);
+  EXPECT_EQ(name(parse("", {"solver.forward.name=picard"}).solver.forward), "picard");
+  EXPECT_EQ(name(parse("", {"solver.forward.name=\"picard\""}).solver.forward), "picard");
+  const auto gamma =
+      parse("", {"jacobian.gamma={schedule=\"linear\",from=1,to=2,begin=0,end=9}"}).jacobian.gamma;
+  EXPECT_EQ(std::get<LinearSchedule>(gamma.shape).to, 2.0);
+  EXPECT_EQ(parse("[train]\nepochs = 3\n", {"train={lr=0.5}"}).train.epochs, 50);
+  EXPECT_EQ(experiment_in("", "x.toml", {"experiment=synthetic"}), "synthetic");
+}
+
+TEST(SyntheticConfig, OverridesReachIntoASchedule) {
+  const std::string file = "[jacobian.gamma]\nschedule = \"constant\"\nvalue = 1\n";
+  const auto gamma =
+      parse(file, {"jacobian.gamma.value=3", "jacobian.gamma.stop=5"}).jacobian.gamma;
+  EXPECT_EQ(std::get<ConstantSchedule>(gamma.shape).value, 3.0);
+  EXPECT_EQ(gamma.stop, 5);
+}
+
+TEST(SyntheticConfig, NothingHidesBehindAnOverride) {
+  EXPECT_THROW(parse("", {"seed=3#4"}), ConfigError);
+  EXPECT_THROW(parse("", {"seed=3\nx=4"}), ConfigError);
+  EXPECT_THROW(parse("", {"seed=3, 4"}), ConfigError);
+  EXPECT_THROW(parse("", {"seed=3]\nx=[4"}), ConfigError);
+  EXPECT_THROW(parse("", {"seed="}), ConfigError);
+}
+
+TEST(SyntheticConfig, RoundTripsExactly) {
+  const auto seed = std::random_device()();
+  std::cout << "seed " << seed << '\n';
+  std::mt19937_64 random(seed);
+  std::uniform_real_distribution<double> unit;
+  for (int trial = 0; trial < 100; ++trial) {
+    SyntheticConfig config;
+    config.seed = static_cast<int64_t>(random() >> 1);
+    config.data.noise = std::ldexp(unit(random), static_cast<int>(random() % 2000) - 1000);
+    config.train.lr = std::nextafter(unit(random), 2.0);
+    config.jacobian.gamma = {
+        .shape =
+            LinearSchedule{.from = unit(random), .to = 1e300 * unit(random), .begin = 5, .end = 7},
+        .stop = 8};
+    const SyntheticConfig read = parse_synthetic(to_toml(config), "effective");
+    EXPECT_EQ(read.seed, config.seed);
+    EXPECT_EQ(read.data.noise, config.data.noise);
+    EXPECT_EQ(read.train.lr, config.train.lr);
+    const auto& shape = std::get<LinearSchedule>(read.jacobian.gamma.shape);
+    EXPECT_EQ(shape.to, std::get<LinearSchedule>(config.jacobian.gamma.shape).to);
+    expect_round_trip(config);
+  }
+}
+
+TEST(Reference, IsTheDocument) {
+  EXPECT_EQ(read_file(kSource / "docs/config.md"), reference_markdown());
+}
+
+}  // namespace
+}  // namespace deq

@@ -1,0 +1,8 @@
+#include <deq/deq.h>
+
+#include <iostream>
+
+int main() {
+  std::cout << "libdeq " << deq::version() << '\n';
+  return 0;
+}

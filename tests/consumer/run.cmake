@@ -1,0 +1,31 @@
+# One step of the consumer tests: cmake -DSTEP=install|app|readme ... -P run.cmake
+
+function(run)
+  execute_process(COMMAND ${ARGV} RESULT_VARIABLE status)
+  if(NOT status EQUAL 0)
+    list(JOIN ARGV " " command)
+    message(FATAL_ERROR "failed (${status}): ${command}")
+  endif()
+endfunction()
+
+set(prefix "${WORK_DIR}/prefix")
+if(STEP STREQUAL "install")
+  file(REMOVE_RECURSE "${prefix}")
+  run("${CMAKE_COMMAND}" --install "${DEQ_BUILD_DIR}" --prefix "${prefix}")
+  return()
+endif()
+
+# Two steps may run side by side, so each has a build folder.
+set(build "${WORK_DIR}/${STEP}")
+set(args -S "${SOURCE_DIR}" -B "${build}" -G "${GENERATOR}"
+    -DCMAKE_BUILD_TYPE=Release "-DCMAKE_CXX_COMPILER=${CXX}" "-DCMAKE_PREFIX_PATH=${prefix}")
+if(LAUNCHER)
+  list(APPEND args "-DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}")
+endif()
+if(STEP STREQUAL "readme")
+  run("${PYTHON}" "${SOURCE_DIR}/extract_readme.py" "${README}" "${WORK_DIR}/readme_example.cpp")
+  list(APPEND args "-DREADME_EXAMPLE=${WORK_DIR}/readme_example.cpp")
+endif()
+run("${CMAKE_COMMAND}" ${args})
+run("${CMAKE_COMMAND}" --build "${build}" --target ${STEP})
+run("${build}/${STEP}")

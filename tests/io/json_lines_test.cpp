@@ -1,0 +1,97 @@
+#include "deq/io/json_lines.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "deq/core/error.h"
+#include "deq/io/atomic_file.h"
+#include "io/file_size_limit.h"
+#include "io/temporary_folder.h"
+
+namespace deq {
+namespace {
+
+using testing::FileSizeLimit;
+using testing::message_of;
+using testing::TemporaryFolder;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+TEST(JsonLines, WritesShortestNumbersInOrder) {
+  const TemporaryFolder folder;
+  JsonLines lines(folder / "metrics.jsonl");
+  lines.append({{"step", int64_t{3}}, {"loss", 0.1}, {"gamma", 2.0}, {"split", "va\"lid\n"}});
+  EXPECT_EQ(read_file(folder / "metrics.jsonl"),
+            "{\"step\":3,\"loss\":0.1,\"gamma\":2.0,\"split\":\"va\\\"lid\\n\"}\n");
+}
+
+TEST(JsonLines, LeavesOutWhatWasNotMeasured) {
+  const TemporaryFolder folder;
+  JsonLines lines(folder / "metrics.jsonl");
+  lines.append({{"a", std::nan("")}, {"b", kInfinity}, {"c", 1.5}, {"d", -kInfinity}});
+  lines.append({});
+  EXPECT_EQ(read_file(folder / "metrics.jsonl"), "{\"c\":1.5}\n{}\n");
+}
+
+TEST(JsonLines, ReadsBackTheSameValues) {
+  const TemporaryFolder folder;
+  const std::map<std::string, MetricValue> line = {{"whole", std::numeric_limits<int64_t>::min()},
+                                                   {"large", std::numeric_limits<int64_t>::max()},
+                                                   {"tiny", 4.9406564584124654e-324},
+                                                   {"huge", 1.7976931348623157e308},
+                                                   {"third", 1.0 / 3.0},
+                                                   {"even", 1e22},
+                                                   {"text", "ρ"}};
+  JsonLines(folder / "m").append({line.begin(), line.end()});
+  const auto read = read_json_lines(folder / "m");
+  ASSERT_EQ(read.size(), 1U);
+  EXPECT_EQ(read[0], line);
+}
+
+TEST(JsonLines, GoesOnBehindWhatIsThere) {
+  const TemporaryFolder folder;
+  JsonLines(folder / "m").append({{"step", int64_t{1}}});
+  JsonLines(folder / "m").append({{"step", int64_t{2}}});
+  EXPECT_EQ(read_file(folder / "m"), "{\"step\":1}\n{\"step\":2}\n");
+}
+
+TEST(JsonLines, MendsATornEnd) {
+  const TemporaryFolder folder;
+  const std::string line = "{\"step\":1}\n";
+  for (size_t torn = 0; torn <= line.size(); ++torn) {
+    write_file_atomically(folder / "m", line + line.substr(0, torn));
+    const size_t whole = torn + 1 >= line.size() ? 2 : 1;  // the newline alone may be missing
+    EXPECT_EQ(read_json_lines(folder / "m").size(), whole) << torn;
+    JsonLines(folder / "m").append({{"step", int64_t{1}}});
+    EXPECT_EQ(read_file(folder / "m"), whole == 2 ? line + line + line : line + line) << torn;
+  }
+}
+
+TEST(JsonLines, AFullDiskTearsNoLine) {
+  const TemporaryFolder folder;
+  JsonLines lines(folder / "m");
+  lines.append({{"step", int64_t{1}}});
+  std::string message;
+  {
+    const FileSizeLimit limit(20);
+    message = message_of<Error>([&] { lines.append({{"text", std::string(100, 'x')}}); });
+  }
+  EXPECT_EQ(message, "cannot write " + (folder / "m").string() + ": File too large");
+  lines.append({{"step", int64_t{2}}});
+  EXPECT_EQ(read_file(folder / "m"), "{\"step\":1}\n{\"step\":2}\n");
+}
+
+TEST(JsonLines, NamesABrokenLine) {
+  const TemporaryFolder folder;
+  for (const std::string broken : {"{\"a\":", "[1]", "{\"a\":null}", "{\"a\":{}}", ""}) {
+    write_file_atomically(folder / "m", "{}\n" + broken + "\n{}\n");
+    EXPECT_EQ(message_of<Error>([&] { read_json_lines(folder / "m"); }),
+              (folder / "m").string() + ":2: not a JSON object of numbers and strings");
+  }
+}
+
+}  // namespace
+}  // namespace deq

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+// One file a subcommand. Each adds itself to the program; its work runs when the command line names it.
+
+namespace deq::cli {
+
+void add_train(CLI::App& program);
+void add_eval(CLI::App& program);
+void add_demo(CLI::App& program);
+void add_report(CLI::App& program);
+void add_doctor(CLI::App& program);
+
+}  // namespace deq::cli

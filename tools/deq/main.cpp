@@ -1,0 +1,51 @@
+#include <exception>
+#include <iostream>
+
+#include "commands.h"
+#include "deq/core/error.h"
+#include "deq/version.h"
+
+namespace {
+
+constexpr int kFailed = 1;
+constexpr int kMisuse = 2;
+
+int complain(const std::string& message, int status) {
+  std::cerr << "deq: " << message << '\n';
+  return status;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App program(
+      "Deep equilibrium models: networks whose output is the fixed point z* = f(z*; x) of one layer.\n"
+      "New here? Run `deq demo`, then open the report it names.",
+      "deq");
+  program.set_version_flag("--version", std::string("deq ") + deq::version());
+  program.require_subcommand(1);
+  program.failure_message([](const CLI::App* app, const CLI::Error& error) {
+    return std::string("deq: ") + error.what() + "\nRun `" +
+           (app->get_parent() == nullptr ? "deq" : "deq " + app->get_name()) +
+           " --help` for what is allowed.\n";
+  });
+  deq::cli::add_train(program);
+  deq::cli::add_eval(program);
+  deq::cli::add_demo(program);
+  deq::cli::add_report(program);
+  deq::cli::add_doctor(program);
+  try {
+    program.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return program.exit(error) == 0 ? 0 : kMisuse;
+  } catch (const deq::UsageError& error) {
+    return complain(error.what(), kMisuse);
+  } catch (const deq::Error& error) {
+    return complain(error.what(), kFailed);
+  } catch (const c10::Error& error) {
+    return complain(error.what_without_backtrace(), kFailed);
+  } catch (const std::exception& error) {
+    return complain(error.what(), kFailed);
+  }
+  return 0;
+}

@@ -1,0 +1,49 @@
+#include "progress.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <iostream>
+
+namespace deq::cli {
+namespace {
+
+constexpr auto kRedrawInterval = std::chrono::milliseconds(100);
+constexpr int kBarWidth = 24;
+
+std::string duration(double seconds) {
+  const auto whole = static_cast<int64_t>(seconds + 0.5);
+  return whole >= 3600 ? fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60)
+                       : fmt::format("{}:{:02}", whole / 60, whole % 60);
+}
+
+}  // namespace
+
+ProgressBar::ProgressBar(std::string label, bool quiet)
+    : label_(std::move(label)), shown_(!quiet && isatty(STDERR_FILENO) == 1) {}
+
+ProgressBar::~ProgressBar() { clear(); }
+
+void ProgressBar::update(int64_t done, int64_t total, double loss) {
+  const auto now = Clock::now();
+  if (!shown_ || (done < total && now - last_ < kRedrawInterval)) return;
+  last_ = now;
+  const double seconds = std::chrono::duration<double>(now - start_).count();
+  const double rate = static_cast<double>(done) / std::max(seconds, 1e-9);
+  const double left = static_cast<double>(total - done) / std::max(rate, 1e-9);
+  const int filled = static_cast<int>(kBarWidth * done / total);
+  std::cerr << fmt::format("\r\033[K{} [{}{}] {}/{}  {:.0f} steps/s  {} left  loss {:.4g}", label_,
+                           std::string(static_cast<size_t>(filled), '#'),
+                           std::string(static_cast<size_t>(kBarWidth - filled), '.'), done, total,
+                           rate, duration(left), loss)
+            << std::flush;
+  drawn_ = true;
+}
+
+void ProgressBar::clear() {
+  if (drawn_) std::cerr << "\r\033[K" << std::flush;
+  drawn_ = false;
+}
+
+}  // namespace deq::cli

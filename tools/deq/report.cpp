@@ -1,0 +1,36 @@
+#include <iostream>
+#include <memory>
+
+#include "commands.h"
+#include "deq/io/atomic_file.h"
+#include "deq/report/report.h"
+
+namespace deq::cli {
+namespace {
+
+struct Arguments {
+  std::vector<std::string> runs;
+  std::string out, title = "libdeq report";
+};
+
+void run(const Arguments& arguments) {
+  const std::vector<std::filesystem::path> runs(arguments.runs.begin(), arguments.runs.end());
+  const auto file = arguments.out.empty() ? runs.front() / "report.html"
+                                          : std::filesystem::path(arguments.out);
+  write_file_atomically(file, render_report(runs, arguments.title));
+  std::cout << file.string() << '\n';
+}
+
+}  // namespace
+
+void add_report(CLI::App& program) {
+  const auto arguments = std::make_shared<Arguments>();
+  auto* command = program.add_subcommand(
+      "report", "Write one self-contained HTML page on one or several runs, side by side.");
+  command->add_option("RUN", arguments->runs, "run folders")->required();
+  command->add_option("--out", arguments->out, "the file (default: report.html in the first run)");
+  command->add_option("--title", arguments->title, "the page's title")->capture_default_str();
+  command->callback([arguments] { run(*arguments); });
+}
+
+}  // namespace deq::cli
