@@ -3,8 +3,9 @@
 
 #include "deq/solvers/solver.h"
 
-// Whole solves on a cheap map, f(z) = a ⊙ z + x with |a| ≤ 0.95, with a tolerance that is never met: what
-// is measured is the solver. benchmarks/compare_torchdeq.py runs the same problem with torchdeq.
+// Whole solves on a cheap map, f(z) = a ⊙ z + x with |a| ≤ 0.95, with a tolerance that is never
+// met: what is measured is the solver. benchmarks/compare_torchdeq.py runs the same problem with
+// torchdeq.
 
 namespace {
 
@@ -31,9 +32,11 @@ void shapes(benchmark::internal::Benchmark* benchmark) {
 
 // A step of torchdeq's Broyden is one evaluation, after one for the start.
 BENCHMARK_CAPTURE(solve, picard, deq::Picard{.tol = {.rtol = 0}, .max_evals = 20})->Apply(shapes);
-BENCHMARK_CAPTURE(solve, anderson, deq::Anderson{.tol = {.rtol = 0}, .max_evals = 20})->Apply(shapes);
+BENCHMARK_CAPTURE(solve, anderson, deq::Anderson{.tol = {.rtol = 0}, .max_evals = 20})
+    ->Apply(shapes);
 BENCHMARK_CAPTURE(solve, broyden, deq::Broyden{.tol = {.rtol = 0}, .max_evals = 21})->Apply(shapes);
-BENCHMARK_CAPTURE(solve, limited_broyden, deq::LimitedBroyden{.tol = {.rtol = 0}, .max_evals = 21})->Apply(shapes);
+BENCHMARK_CAPTURE(solve, limited_broyden, deq::LimitedBroyden{.tol = {.rtol = 0}, .max_evals = 21})
+    ->Apply(shapes);
 
 }  // namespace
 

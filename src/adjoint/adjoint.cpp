@@ -18,7 +18,8 @@ struct AdjointCapsule : torch::CustomClassHolder {
   std::shared_ptr<Report> report;
 };
 
-/// Forward: f(z*) in, z* out. Backward: ∂ℓ/∂z* in, u out, which autograd then pulls through f's graph.
+/// Forward: f(z*) in, z* out. Backward: ∂ℓ/∂z* in, u out, which autograd then pulls through f's
+/// graph.
 struct AttachAdjoint : torch::autograd::Function<AttachAdjoint> {
   static torch::Tensor forward(torch::autograd::AutogradContext* context, const torch::Tensor&,
                                const torch::Tensor& z_star,
@@ -46,9 +47,9 @@ struct AttachAdjoint : torch::autograd::Function<AttachAdjoint> {
 AdjointRule implicit_rule(Solver solver) {
   return [solver = std::move(solver)](const Linearization& at, const torch::Tensor& g,
                                       Report& report) {
-    const Problem problem{
-        .f = [&](const torch::Tensor& u) { return at.vjp(u) + g; },
-        .jacobian_product = [&](const torch::Tensor&, const torch::Tensor& v) { return at.vjp(v); }};
+    const Problem problem{.f = [&](const torch::Tensor& u) { return at.vjp(u) + g; },
+                          .jacobian_product = [&](const torch::Tensor&,
+                                                  const torch::Tensor& v) { return at.vjp(v); }};
     auto solution = solver.solve(problem, g);
     report = std::move(solution.report);
     return solution.z;
@@ -68,8 +69,7 @@ AdjointRule truncated_rule(int64_t terms) {
 torch::Tensor attach_adjoint(const torch::Tensor& z_star, const Linearization& at, AdjointRule rule,
                              std::shared_ptr<Report> report) {
   return AttachAdjoint::apply(
-      at.f, z_star,
-      c10::make_intrusive<AdjointCapsule>(at, std::move(rule), std::move(report)));
+      at.f, z_star, c10::make_intrusive<AdjointCapsule>(at, std::move(rule), std::move(report)));
 }
 
 }  // namespace deq

@@ -5,7 +5,9 @@
 namespace deq {
 namespace {
 
-void check(const Implicit& o) { validate(o.solver); }
+void check(const Implicit& o) {
+  validate(o.solver);
+}
 
 void check(const Truncated& o) {
   require(o.terms >= 0, "truncated: terms = ", o.terms, ", must be ≥ 0");
@@ -28,7 +30,9 @@ static_assert(std::size(kNames) == std::variant_size_v<GradientOptions>);
 
 }  // namespace
 
-std::string_view name(const GradientOptions& options) { return kNames[options.index()]; }
+std::string_view name(const GradientOptions& options) {
+  return kNames[options.index()];
+}
 
 void validate(const GradientOptions& options) {
   std::visit([](const auto& o) { check(o); }, options);

@@ -22,20 +22,21 @@ void ReferenceVisitor::row(std::string_view key, const std::string& allowed_valu
 namespace {
 
 constexpr std::string_view kIntroduction =
-    R"(<!-- Made from the descriptions in src/config by deq::reference_markdown(); a test compares. -->
+    R"(<!-- Made by deq::reference_markdown() from descriptions in src/config; a test checks. -->
 
 # Configuration
 
-A TOML file is an experiment. All keys but `experiment` have defaults. An unknown key, a wrong type and a
-value out of range are errors that name the file, the line, the key and what is allowed. A whole number
-may stand where a finite number is wanted.
+A TOML file is an experiment. All keys but `experiment` have defaults. An unknown key, a wrong type
+and a value out of range are errors that name the file, the line, the key and what is allowed. A
+whole number may stand where a finite number is wanted.
 
 `--set key=value` on the command line overrides one key, such as `--set train.epochs=10`, and may be
 repeated; the last one counts. The value is read as TOML, and as a text where it is not TOML, so
-`--set solver.forward.name=anderson` needs no quotes. A table given this way replaces the whole table.
+`--set solver.forward.name=anderson` needs no quotes. A table given this way replaces the whole one.
 
-The effective configuration, with every key and its value, is written to the run folder as `config.toml`.
-Some keys belong to one method only, as their meaning says, and are errors with another.
+The effective configuration, with every key and its value, is written to the run folder as
+`config.toml`. Some keys belong to one method only, as their meaning says, and are errors with
+another.
 )";
 
 constexpr std::string_view kSchedules =

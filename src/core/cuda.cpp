@@ -42,16 +42,14 @@ torch::Device usable_device(const std::string& name) {
   const bool indexed = name.rfind("cuda:", 0) == 0 && name.size() > 5 &&
                        name.find_first_not_of("0123456789", 5) == std::string::npos &&
                        name.size() < 8;
-  if (name != "cuda" && !indexed) {
-    throw UsageError("unknown device \"" + name + "\"; allowed: cpu, cuda, cuda:N");
-  }
+  require<UsageError>(name == "cuda" || indexed, "unknown device \"", name,
+                      "\"; allowed: cpu, cuda, cuda:N");
   const auto& status = load_cuda();
-  if (!status.available) throw UsageError("device \"" + name + "\": " + status.reason);
+  require<UsageError>(status.available, "device \"", name, "\": ", status.reason);
   const int index = indexed ? std::stoi(name.substr(5)) : 0;
-  if (index >= static_cast<int>(torch::cuda::device_count())) {
-    throw UsageError("device \"" + name + "\": there are " +
-                     std::to_string(torch::cuda::device_count()) + " GPUs, counted from 0");
-  }
+  const auto count = static_cast<int>(torch::cuda::device_count());
+  require<UsageError>(index < count, "device \"", name, "\": there are ", count,
+                      " GPUs, counted from 0");
   return {torch::kCUDA, static_cast<c10::DeviceIndex>(index)};
 }
 

@@ -10,21 +10,30 @@ namespace deq {
 
 std::string_view name(Status status) {
   switch (status) {
-    case Status::Converged: return "converged";
-    case Status::UserStopped: return "stopped by the caller";
-    case Status::MaxEvaluations: return "out of evaluations";
-    case Status::Stagnated: return "stagnated";
-    case Status::Diverged: return "diverged";
-    case Status::NonFinite: return "non-finite values";
-    case Status::NotRun: return "not run";
+    case Status::Converged:
+      return "converged";
+    case Status::UserStopped:
+      return "stopped by the caller";
+    case Status::MaxEvaluations:
+      return "out of evaluations";
+    case Status::Stagnated:
+      return "stagnated";
+    case Status::Diverged:
+      return "diverged";
+    case Status::NonFinite:
+      return "non-finite values";
+    case Status::NotRun:
+      return "not run";
   }
   return "unknown";
 }
 
 std::string_view advice(Status status) {
   switch (status) {
-    case Status::Converged: return "nothing to do";
-    case Status::UserStopped: return "the callback asked to stop; the best iterate so far is returned";
+    case Status::Converged:
+      return "nothing to do";
+    case Status::UserStopped:
+      return "the callback asked to stop; the best iterate so far is returned";
     case Status::MaxEvaluations:
       return "raise max_evals, loosen the tolerance, or regularise the Jacobian so that fewer "
              "evaluations suffice";
@@ -37,7 +46,8 @@ std::string_view advice(Status status) {
     case Status::NonFinite:
       return "f returned NaN or infinity: look at its inputs and parameters, or lower the "
              "learning rate";
-    case Status::NotRun: return "no solve has been run";
+    case Status::NotRun:
+      return "no solve has been run";
   }
   return "";
 }
@@ -48,8 +58,9 @@ int64_t Report::count(Status wanted) const {
 }
 
 double Report::mean_relative() const {
-  const double sum = std::accumulate(samples.begin(), samples.end(), 0.0,
-                                     [](double a, const SampleReport& s) { return a + s.relative; });
+  const double sum =
+      std::accumulate(samples.begin(), samples.end(), 0.0,
+                      [](double a, const SampleReport& s) { return a + s.relative; });
   return samples.empty() ? 0.0 : sum / static_cast<double>(samples.size());
 }
 
@@ -76,10 +87,11 @@ double Report::relative_quantile(double q) const {
 }
 
 std::string Report::brief() const {
-  std::string line = fmt::format("{} after {} evaluations, {}/{} samples converged, relative residual "
-                                 "mean {:.2e}, max {:.2e}",
-                                 name(status), evaluations, count(Status::Converged), samples.size(),
-                                 mean_relative(), max_relative());
+  std::string line = fmt::format(
+      "{} after {} evaluations, {}/{} samples converged, relative residual "
+      "mean {:.2e}, max {:.2e}",
+      name(status), evaluations, count(Status::Converged), samples.size(), mean_relative(),
+      max_relative());
   if (restarts > 0) line += fmt::format(", {} restarts", restarts);
   if (ridge_raises > 0) line += fmt::format(", {} ridge raises", ridge_raises);
   if (skipped_updates > 0) line += fmt::format(", {} skipped updates", skipped_updates);

@@ -5,7 +5,8 @@
 namespace deq {
 namespace {
 
-// The finaliser of SplitMix64 (Steele, Lea & Flood 2014): neighbouring numbers become unrelated seeds.
+// The finaliser of SplitMix64 (Steele, Lea & Flood 2014): neighbouring numbers become unrelated
+// seeds.
 uint64_t scramble(uint64_t value) {
   value += 0x9e3779b97f4a7c15;
   value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;

@@ -9,12 +9,14 @@ StateLayout StateLayout::of(const State& state) {
   StateLayout layout;
   for (const auto& tensor : state) {
     require(tensor.dim() >= 1, "a state tensor needs a batch dimension, got a scalar");
-    require(tensor.size(0) == state[0].size(0), "state tensors differ in batch size: ",
-            state[0].size(0), " and ", tensor.size(0));
-    require(tensor.scalar_type() == state[0].scalar_type(), "state tensors differ in type: ",
-            state[0].scalar_type(), " and ", tensor.scalar_type());
-    require(tensor.device() == state[0].device(), "state tensors are on different devices: ",
-            state[0].device(), " and ", tensor.device());
+    require(tensor.size(0) == state[0].size(0),
+            "state tensors differ in batch size: ", state[0].size(0), " and ", tensor.size(0));
+    require(tensor.scalar_type() == state[0].scalar_type(),
+            "state tensors differ in type: ", state[0].scalar_type(), " and ",
+            tensor.scalar_type());
+    require(tensor.device() == state[0].device(),
+            "state tensors are on different devices: ", state[0].device(), " and ",
+            tensor.device());
     layout.shapes_.push_back(tensor.sizes().slice(1).vec());
     layout.sizes_.push_back(c10::multiply_integers(tensor.sizes().slice(1)));
     layout.dim_ += layout.sizes_.back();
@@ -47,7 +49,7 @@ State StateLayout::unpack(const torch::Tensor& slab) const {
     std::vector<int64_t> shape{slab.size(0)};
     shape.insert(shape.end(), shapes_[i].begin(), shapes_[i].end());
     const auto part = shapes_.size() == 1 ? slab : slab.narrow(1, offset, sizes_[i]);
-    state.push_back(part.unflatten(1, c10::IntArrayRef(shape).slice(1)));
+    state.push_back(part.view(shape));
     offset += sizes_[i];
   }
   return state;

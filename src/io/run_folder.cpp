@@ -9,12 +9,12 @@ fs::path create_run_folder(const fs::path& path) {
   std::error_code code;
   const fs::file_status status = fs::status(path, code);
   if (fs::exists(status)) {
-    require(fs::is_directory(status), "cannot use ", path.string(),
-            " as a run folder: it exists and is not a folder");
+    require<UsageError>(fs::is_directory(status), "cannot use ", path.string(),
+                        " as a run folder: it exists and is not a folder");
     const bool empty = fs::is_empty(path, code);
     if (code) io::throw_system_error("read", path, code.value());
-    require(empty, "cannot use ", path.string(),
-            " as a run folder: it already holds files, which are never overwritten");
+    require<UsageError>(empty, "cannot use ", path.string(),
+                        " as a run folder: it already holds files, which are never overwritten");
     return path;
   }
   fs::create_directories(path, code);

@@ -7,12 +7,15 @@
 namespace deq {
 namespace {
 
-double value_at(const ConstantSchedule& s, int64_t) { return s.value; }
+double value_at(const ConstantSchedule& s, int64_t) {
+  return s.value;
+}
 
 double value_at(const LinearSchedule& s, int64_t step) {
   if (step >= s.end) return s.to;
   const auto passed = static_cast<double>(std::max<int64_t>(step - s.begin, 0));
-  return s.from + (s.to - s.from) * passed / static_cast<double>(std::max<int64_t>(s.end - s.begin, 1));
+  return s.from +
+         (s.to - s.from) * passed / static_cast<double>(std::max<int64_t>(s.end - s.begin, 1));
 }
 
 double value_at(const StaircaseSchedule& s, int64_t step) {
@@ -28,11 +31,13 @@ double Schedule::at(int64_t step) const {
 
 void validate(const Schedule& schedule) {
   if (const auto* linear = std::get_if<LinearSchedule>(&schedule.shape)) {
-    require(linear->begin >= 0 && linear->begin <= linear->end, "linear schedule: begin = ",
-            linear->begin, ", end = ", linear->end, ", must be 0 ≤ begin ≤ end");
+    require(linear->begin >= 0 && linear->begin <= linear->end,
+            "linear schedule: begin = ", linear->begin, ", end = ", linear->end,
+            ", must be 0 ≤ begin ≤ end");
   }
   if (const auto* staircase = std::get_if<StaircaseSchedule>(&schedule.shape)) {
-    require(staircase->every >= 1, "staircase schedule: every = ", staircase->every, ", must be ≥ 1");
+    require(staircase->every >= 1, "staircase schedule: every = ", staircase->every,
+            ", must be ≥ 1");
   }
   if (schedule.stop) {
     require(*schedule.stop >= 0, "schedule: stop = ", *schedule.stop, ", must be ≥ 0");

@@ -8,9 +8,10 @@
 #include "kernels/history.h"
 #include "solvers/arnoldi.h"
 
-// Arnoldi from a start vector v gives JᵀV = VH + h·v_{k+1}e_kᵀ with V orthonormal. An eigenpair (λ, y)
-// of the small H gives the eigenpair (λ, Vy) of Jᵀ with error h·|y_k|. When that is not small enough,
-// Arnoldi starts again from the real part of the dominant Vy, which spans the same invariant subspace.
+// Arnoldi from a start vector v gives JᵀV = VH + h·v_{k+1}e_kᵀ with V orthonormal. An eigenpair (λ,
+// y) of the small H gives the eigenpair (λ, Vy) of Jᵀ with error h·|y_k|. When that is not small
+// enough, Arnoldi starts again from the real part of the dominant Vy, which spans the same
+// invariant subspace.
 
 namespace deq {
 namespace {
@@ -57,13 +58,14 @@ SpectralRadius spectral_radius(const Linearization& at, const SpectralRadiusOpti
   const torch::NoGradGuard no_grad;
   const auto batch = static_cast<size_t>(at.batch());
   const auto device = generator ? generator->device() : at.z.device();
-  auto start = torch::randn(at.z.sizes(), generator, at.z.options().device(device).requires_grad(false))
-                   .to(at.z.device());
-  SpectralRadius result{.rho = std::vector<double>(batch, 0.0),
-                        .error = std::vector<double>(batch, std::numeric_limits<double>::infinity())};
+  auto start =
+      torch::randn(at.z.sizes(), generator, at.z.options().device(device).requires_grad(false))
+          .to(at.z.device());
+  SpectralRadius result{
+      .rho = std::vector<double>(batch, 0.0),
+      .error = std::vector<double>(batch, std::numeric_limits<double>::infinity())};
   while (result.products < options.max_products) {
-    const auto k =
-        std::min({options.krylov_dim, at.dim(), options.max_products - result.products});
+    const auto k = std::min({options.krylov_dim, at.dim(), options.max_products - result.products});
     auto hessenberg = torch::zeros({at.batch(), k, k}, torch::kDouble);
     auto h = hessenberg.accessor<double, 3>();
     std::vector<torch::Tensor> basis{unit_rows(start).contiguous()};

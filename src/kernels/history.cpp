@@ -4,16 +4,16 @@
 #include <torch/types.h>
 
 // Operators go through torch's dispatcher, so that the CUDA plugin can add its kernels when it is
-// loaded without the library knowing of it. Operators return their small results where the slabs are;
-// the functions below bring them to the host.
+// loaded without the library knowing of it. Operators return their small results where the slabs
+// are; the functions below bring them to the host.
 
 namespace deq::kernels {
 
 namespace reference {
 
 at::Tensor dots(const at::Tensor& v, at::TensorList rows) {
-  auto result = at::empty({v.size(0), static_cast<int64_t>(rows.size())},
-                          v.options().dtype(at::kDouble));
+  auto result =
+      at::empty({v.size(0), static_cast<int64_t>(rows.size())}, v.options().dtype(at::kDouble));
   const auto wide = v.to(at::kDouble);
   for (size_t i = 0; i < rows.size(); ++i) {
     result.select(1, static_cast<int64_t>(i)).copy_((wide * rows[i]).sum(1));

@@ -5,17 +5,17 @@
 #include <optional>
 
 // The three passes over a solver's history that every accelerated method is made of. A history is a
-// list of n slabs [B, D]; each sample has its own coefficients. Small results come back to the host in
-// float64, because the small systems are solved there.
+// list of n slabs [B, D]; each sample has its own coefficients. Small results come back to the host
+// in float64, because the small systems are solved there.
 //
 // Each operation exists as a fused CPU kernel (history_cpu.cpp), as a CUDA kernel in the plugin
-// (history_cuda.cu), and as plain torch (the `reference` namespace), which serves every other device
-// and is the oracle of the tests.
+// (history_cuda.cu), and as plain torch (the `reference` namespace), which serves every other
+// device and is the oracle of the tests.
 
 namespace deq::kernels {
 
-/// g = f − z, and for every sample [‖g‖², ‖f‖², g·rows[0], …, g·rows[n−1]]: a host tensor [B, 2 + n].
-/// Must read f, z and each row once and write g once.
+/// g = f − z, and for every sample [‖g‖², ‖f‖², g·rows[0], …, g·rows[n−1]]: a host tensor [B, 2 +
+/// n]. Must read f, z and each row once and write g once.
 at::Tensor observe(const at::Tensor& f, const at::Tensor& z, at::Tensor& g, at::TensorList rows);
 
 /// For every sample [v·rows[0], …, v·rows[n−1]]: a host tensor [B, n].
@@ -25,8 +25,8 @@ at::Tensor dots(const at::Tensor& v, at::TensorList rows);
 /// frozen sample left there (NaN included) does not spread. `coefficients` is a host tensor [B, n].
 void combine(at::TensorList rows, const at::Tensor& coefficients, at::Tensor& out);
 
-/// combine, then moved = base + out, and the dots of out with `dot_rows` ([B, k], host), in one pass.
-/// `out` itself may be among `dot_rows`.
+/// combine, then moved = base + out, and the dots of out with `dot_rows` ([B, k], host), in one
+/// pass. `out` itself may be among `dot_rows`.
 at::Tensor combine_and_move(at::TensorList rows, const at::Tensor& coefficients, at::Tensor& out,
                             const at::Tensor& base, at::Tensor& moved, at::TensorList dot_rows);
 

@@ -7,49 +7,52 @@
 
 #include "kernels/history.h"
 
-// Work is cut into tiles of one sample and kTile numbers: small enough that a tile of the vector being
-// built stays in the first-level cache while the history streams past it once. Partial sums are kept
-// for every tile and added in order, so a result depends neither on the number of threads nor on the
-// other samples of the batch.
+// Work is cut into tiles of one sample and kTile numbers: small enough that a tile of the vector
+// being built stays in the first-level cache while the history streams past it once. Partial sums
+// are kept for every tile and added in order, so a result depends neither on the number of threads
+// nor on the other samples of the batch.
 
 namespace deq::kernels {
 namespace {
 
 constexpr int64_t kTile = 2048;
 
-// One build serves every x86-64 machine: the loader picks the widest version. (The sanitizers cannot
-// run before the loader, where that choice is made.)
+// One build serves every x86-64 machine: the loader picks the widest version. (The sanitizers
+// cannot run before the loader, where that choice is made.)
 #if defined(__SANITIZE_ADDRESS__) || !defined(__x86_64__)
 #define DEQ_VECTORISED
 #else
 #define DEQ_VECTORISED __attribute__((target_clones("avx512f", "avx2", "default")))
 #endif
 
-// Independent lanes let the compiler vectorise a sum without reordering one.
-#define DEQ_VECTOR_FUNCTIONS(T)                                                           \
-  DEQ_VECTORISED double dot(const T* a, const T* b, int64_t n) {                          \
-    constexpr int64_t kLanes = 128 / sizeof(T);                                           \
-    T lanes[kLanes] = {};                                                                 \
-    int64_t i = 0;                                                                        \
-    for (; i + kLanes <= n; i += kLanes) {                                                \
-      for (int64_t l = 0; l < kLanes; ++l) lanes[l] += a[i + l] * b[i + l];               \
-    }                                                                                     \
-    double sum = 0;                                                                       \
-    for (int64_t l = 0; l < kLanes; ++l) sum += static_cast<double>(lanes[l]);            \
-    for (; i < n; ++i) sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);      \
-    return sum;                                                                           \
-  }                                                                                       \
-  DEQ_VECTORISED void subtract(const T* a, const T* b, T* out, int64_t n) {               \
-    for (int64_t i = 0; i < n; ++i) out[i] = a[i] - b[i];                                 \
-  }                                                                                       \
-  DEQ_VECTORISED void add(const T* a, const T* b, T* out, int64_t n) {                    \
-    for (int64_t i = 0; i < n; ++i) out[i] = a[i] + b[i];                                 \
-  }                                                                                       \
-  DEQ_VECTORISED void scale(T c, const T* a, T* out, int64_t n) {                         \
-    for (int64_t i = 0; i < n; ++i) out[i] = c * a[i];                                    \
-  }                                                                                       \
-  DEQ_VECTORISED void accumulate(T c, const T* a, T* out, int64_t n) {                    \
-    for (int64_t i = 0; i < n; ++i) out[i] += c * a[i];                                   \
+// Independent lanes let the compiler vectorise a sum without reordering one. Sums are in float64:
+// the passes wait for memory anyway, and squares of float32 numbers leave float32's range.
+#define DEQ_VECTOR_FUNCTIONS(T)                                                      \
+  DEQ_VECTORISED double dot(const T* a, const T* b, int64_t n) {                     \
+    constexpr int64_t kLanes = 32;                                                   \
+    double lanes[kLanes] = {};                                                       \
+    int64_t i = 0;                                                                   \
+    for (; i + kLanes <= n; i += kLanes) {                                           \
+      for (int64_t l = 0; l < kLanes; ++l) {                                         \
+        lanes[l] += static_cast<double>(a[i + l]) * static_cast<double>(b[i + l]);   \
+      }                                                                              \
+    }                                                                                \
+    double sum = 0;                                                                  \
+    for (int64_t l = 0; l < kLanes; ++l) sum += lanes[l];                            \
+    for (; i < n; ++i) sum += static_cast<double>(a[i]) * static_cast<double>(b[i]); \
+    return sum;                                                                      \
+  }                                                                                  \
+  DEQ_VECTORISED void subtract(const T* a, const T* b, T* out, int64_t n) {          \
+    for (int64_t i = 0; i < n; ++i) out[i] = a[i] - b[i];                            \
+  }                                                                                  \
+  DEQ_VECTORISED void add(const T* a, const T* b, T* out, int64_t n) {               \
+    for (int64_t i = 0; i < n; ++i) out[i] = a[i] + b[i];                            \
+  }                                                                                  \
+  DEQ_VECTORISED void scale(T c, const T* a, T* out, int64_t n) {                    \
+    for (int64_t i = 0; i < n; ++i) out[i] = c * a[i];                               \
+  }                                                                                  \
+  DEQ_VECTORISED void accumulate(T c, const T* a, T* out, int64_t n) {               \
+    for (int64_t i = 0; i < n; ++i) out[i] += c * a[i];                              \
   }
 
 DEQ_VECTOR_FUNCTIONS(float)
@@ -140,28 +143,28 @@ at::Tensor combine(at::TensorList rows, const at::Tensor& coefficients, at::Tens
     auto* out_data = out.data_ptr<scalar_t>();
     const auto* base_data = base ? base->const_data_ptr<scalar_t>() : nullptr;
     auto* moved_data = moved ? moved->data_ptr<scalar_t>() : nullptr;
-    return for_each_tile(
-        batch, dim, static_cast<int64_t>(dot_row.size()),
-        [&](int64_t b, int64_t begin, int64_t n, double* sums) {
-          const int64_t at = b * dim + begin;
-          bool empty = true;
-          for (int64_t i = 0; i < count; ++i) {
-            const auto weight = static_cast<scalar_t>(c[b * count + i]);
-            if (weight == 0) continue;
-            const auto* source = row[static_cast<size_t>(i)] + at;
-            if (empty) {
-              scale(weight, source, out_data + at, n);
-            } else {
-              accumulate(weight, source, out_data + at, n);
-            }
-            empty = false;
-          }
-          if (empty) std::fill_n(out_data + at, n, scalar_t(0));
-          if (moved_data != nullptr) add(base_data + at, out_data + at, moved_data + at, n);
-          for (size_t i = 0; i < dot_row.size(); ++i) {
-            sums[i] = dot(out_data + at, dot_row[i] + at, n);
-          }
-        });
+    return for_each_tile(batch, dim, static_cast<int64_t>(dot_row.size()),
+                         [&](int64_t b, int64_t begin, int64_t n, double* sums) {
+                           const int64_t at = b * dim + begin;
+                           bool empty = true;
+                           for (int64_t i = 0; i < count; ++i) {
+                             const auto weight = static_cast<scalar_t>(c[b * count + i]);
+                             if (weight == 0) continue;
+                             const auto* source = row[static_cast<size_t>(i)] + at;
+                             if (empty) {
+                               scale(weight, source, out_data + at, n);
+                             } else {
+                               accumulate(weight, source, out_data + at, n);
+                             }
+                             empty = false;
+                           }
+                           if (empty) std::fill_n(out_data + at, n, scalar_t(0));
+                           if (moved_data != nullptr)
+                             add(base_data + at, out_data + at, moved_data + at, n);
+                           for (size_t i = 0; i < dot_row.size(); ++i) {
+                             sums[i] = dot(out_data + at, dot_row[i] + at, n);
+                           }
+                         });
   });
 }
 

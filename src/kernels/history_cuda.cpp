@@ -11,8 +11,8 @@
 #include <optional>
 #include <vector>
 
-// The plugin's side of history.h: tensors in, kernels launched on torch's current stream. A history of
-// more than kMaxRows rows takes several launches.
+// The plugin's side of history.h: tensors in, kernels launched on torch's current stream. A history
+// of more than kMaxRows rows takes several launches.
 
 namespace deq::kernels::cuda {
 namespace {
@@ -54,7 +54,8 @@ at::Tensor dots_op(const at::Tensor& v, at::TensorList rows) {
   return dots_on_device(v, rows);
 }
 
-at::Tensor observe_op(const at::Tensor& f, const at::Tensor& z, at::Tensor& g, at::TensorList rows) {
+at::Tensor observe_op(const at::Tensor& f, const at::Tensor& z, at::Tensor& g,
+                      at::TensorList rows) {
   const c10::cuda::CUDAGuard guard(z.device());
   const int64_t batch = z.size(0), dim = z.size(1);
   const auto fused = std::min<size_t>(rows.size(), kMaxRows);

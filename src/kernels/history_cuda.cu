@@ -45,10 +45,9 @@ __device__ void store(T* target, const TileRange& range, const T (&values)[kPerT
 /// The block's dot product, valid in thread 0. `scratch` holds kWarps numbers.
 template <class T>
 __device__ double block_dot(const T (&a)[kPerThread], const T (&b)[kPerThread], double* scratch) {
-  T own = 0;
+  double sum = 0;  // squares of float32 numbers leave float32's range
 #pragma unroll
-  for (int i = 0; i < kPerThread; ++i) own += a[i] * b[i];
-  double sum = own;
+  for (int i = 0; i < kPerThread; ++i) sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);
 #pragma unroll
   for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_down_sync(~0u, sum, offset);
   __syncthreads();  // the previous sum has been read
@@ -143,7 +142,9 @@ __global__ void add_tiles_kernel(const double* partial, double* sums, int64_t ti
   sums[index] = sum;
 }
 
-unsigned blocks_of(int64_t batch, int64_t dim) { return static_cast<unsigned>(batch * tiles(dim)); }
+unsigned blocks_of(int64_t batch, int64_t dim) {
+  return static_cast<unsigned>(batch * tiles(dim));
+}
 
 void add_tiles(const double* partial, double* sums, int64_t batch, int64_t dim, int width,
                cudaStream_t stream) {
@@ -155,7 +156,9 @@ void add_tiles(const double* partial, double* sums, int64_t batch, int64_t dim, 
 
 }  // namespace
 
-int64_t tiles(int64_t dim) { return (dim + kTile - 1) / kTile; }
+int64_t tiles(int64_t dim) {
+  return (dim + kTile - 1) / kTile;
+}
 
 template <class T>
 void observe(const T* f, const T* z, T* g, const Rows<T>& rows, double* partial, double* sums,
@@ -165,8 +168,8 @@ void observe(const T* f, const T* z, T* g, const Rows<T>& rows, double* partial,
 }
 
 template <class T>
-void dots(const T* v, const Rows<T>& rows, double* partial, double* sums, int64_t batch, int64_t dim,
-          cudaStream_t stream) {
+void dots(const T* v, const Rows<T>& rows, double* partial, double* sums, int64_t batch,
+          int64_t dim, cudaStream_t stream) {
   if (rows.count == 0) return;
   dots_kernel<<<blocks_of(batch, dim), kThreads, 0, stream>>>(v, rows, partial, dim);
   add_tiles(partial, sums, batch, dim, rows.count, stream);
@@ -177,16 +180,16 @@ void combine(const Rows<T>& rows, const double* coefficients, int64_t stride, in
              bool accumulate, T* out, const T* base, T* moved, int64_t batch, int64_t dim,
              cudaStream_t stream) {
   combine_kernel<<<blocks_of(batch, dim), kThreads, 0, stream>>>(rows, coefficients, stride, first,
-                                                               accumulate, out, base, moved, dim);
+                                                                 accumulate, out, base, moved, dim);
 }
 
-#define DEQ_INSTANTIATE(T)                                                                          \
-  template void observe<T>(const T*, const T*, T*, const Rows<T>&, double*, double*, int64_t,       \
-                           int64_t, cudaStream_t);                                                  \
-  template void dots<T>(const T*, const Rows<T>&, double*, double*, int64_t, int64_t,               \
-                        cudaStream_t);                                                              \
-  template void combine<T>(const Rows<T>&, const double*, int64_t, int64_t, bool, T*, const T*, T*, \
-                           int64_t, int64_t, cudaStream_t);
+#define DEQ_INSTANTIATE(T)                                                                      \
+  template void observe<T>(const T*, const T*, T*, const Rows<T>&, double*, double*, int64_t,   \
+                           int64_t, cudaStream_t);                                              \
+  template void dots<T>(const T*, const Rows<T>&, double*, double*, int64_t, int64_t,           \
+                        cudaStream_t);                                                          \
+  template void combine<T>(const Rows<T>&, const double*, int64_t, int64_t, bool, T*, const T*, \
+                           T*, int64_t, int64_t, cudaStream_t);
 
 DEQ_INSTANTIATE(float)
 DEQ_INSTANTIATE(double)

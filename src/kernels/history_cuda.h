@@ -4,9 +4,9 @@
 
 #include <cstdint>
 
-// The CUDA side of history.h: raw device pointers and a stream, no torch headers, so that the kernels
-// compile in seconds. `sums` are [batch, width] float64 on the device; `partial` is scratch for
-// batch · tiles(dim) · width numbers.
+// The CUDA side of history.h: raw device pointers and a stream, no torch headers, so that the
+// kernels compile in seconds. `sums` are [batch, width] float64 on the device; `partial` is scratch
+// for batch · tiles(dim) · width numbers.
 
 namespace deq::kernels::cuda {
 
@@ -28,11 +28,11 @@ void observe(const T* f, const T* z, T* g, const Rows<T>& rows, double* partial,
 
 /// sums = [v·rows…].
 template <class T>
-void dots(const T* v, const Rows<T>& rows, double* partial, double* sums, int64_t batch, int64_t dim,
-          cudaStream_t stream);
+void dots(const T* v, const Rows<T>& rows, double* partial, double* sums, int64_t batch,
+          int64_t dim, cudaStream_t stream);
 
-/// out = Σ coefficients[b, first + i]·rows[i] (+ out when `accumulate`); then, when `moved` is given,
-/// moved = base + out. `coefficients` is [batch, stride].
+/// out = Σ coefficients[b, first + i]·rows[i] (+ out when `accumulate`); then, when `moved` is
+/// given, moved = base + out. `coefficients` is [batch, stride].
 template <class T>
 void combine(const Rows<T>& rows, const double* coefficients, int64_t stride, int64_t first,
              bool accumulate, T* out, const T* base, T* moved, int64_t batch, int64_t dim,

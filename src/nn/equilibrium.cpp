@@ -122,6 +122,8 @@ Equilibrated EquilibriumImpl::unroll(const Inputs& inputs, const State& z0, int6
   const Problem problem{.f = [&tape](const torch::Tensor& slab) { return tape.f(slab); }};
   result.report = measure.solve(problem, tape.z_star).report;
   result.report.evaluations += steps;
+  for (auto& sample : result.report.samples) sample.evaluations += steps;
+  for (auto& point : result.report.trace) point.evaluations += steps;
   result.state = layout.unpack(z);
   return result;
 }

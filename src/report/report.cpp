@@ -105,10 +105,17 @@ std::string utc_now() {
   return text;
 }
 
-void replace_once(std::string& page, std::string_view placeholder, std::string_view content) {
-  const auto at = page.find(placeholder);
-  require(at != std::string::npos, "the report template lacks ", placeholder);
-  page.replace(at, placeholder.size(), content);
+/// The template with its placeholders, given in their order, replaced.
+std::string fill(std::string_view page,
+                 std::initializer_list<std::pair<std::string_view, std::string_view>> parts) {
+  std::string result;
+  for (const auto& [placeholder, content] : parts) {
+    const auto at = page.find(placeholder);
+    require(at != std::string_view::npos, "the report template lacks ", placeholder);
+    result.append(page.substr(0, at)).append(content);
+    page.remove_prefix(at + placeholder.size());
+  }
+  return result.append(page);
 }
 
 /// JSON that can stand inside a <script> element.
@@ -122,7 +129,8 @@ std::string embeddable(const json& data) {
 
 }  // namespace
 
-std::string render_report(const std::vector<std::filesystem::path>& runs, const std::string& title) {
+std::string render_report(const std::vector<std::filesystem::path>& runs,
+                          const std::string& title) {
   require(!runs.empty(), "a report needs at least one run");
   json data{{"title", title},
             {"deq_version", version()},
@@ -134,13 +142,10 @@ std::string render_report(const std::vector<std::filesystem::path>& runs, const 
               {"libtorch", TORCH_VERSION},
               {"threads", std::to_string(at::get_num_threads())}}}};
   for (const auto& folder : runs) data["runs"].push_back(run_data(folder));
-  std::string page(assets::report_html());
-  // The largest go last, so that no placeholder is looked for inside them.
-  replace_once(page, "@CSS@", assets::report_css());
-  replace_once(page, "@JS@", assets::report_js());
-  replace_once(page, "@DATA@", embeddable(data));
-  replace_once(page, "@PLOTLY@", assets::plotly_js());
-  return page;
+  return fill(assets::report_html(), {{"@CSS@", assets::report_css()},
+                                      {"@PLOTLY@", assets::plotly_js()},
+                                      {"@DATA@", embeddable(data)},
+                                      {"@JS@", assets::report_js()}});
 }
 
 }  // namespace deq

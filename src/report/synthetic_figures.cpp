@@ -27,8 +27,8 @@ torch::Tensor evaluate_cell(Cell& cell, const torch::Tensor& z, const torch::Ten
 /// The z that a solver visits from zero, for one problem of dimension 1.
 std::vector<double> visited(const Map& f, const SolverOptions& options) {
   std::vector<double> iterates;
-  const Solver solver(with_max_evals(
-      with_tolerance(options, Tolerance{.rtol = kShownTolerance}), kShownEvaluations));
+  const Solver solver(with_max_evals(with_tolerance(options, Tolerance{.rtol = kShownTolerance}),
+                                     kShownEvaluations));
   solver.solve({f}, torch::zeros({1, 1}, torch::kDouble), [&](const Progress& progress) {
     iterates.push_back(progress.z.item<double>());
     return true;
@@ -46,7 +46,8 @@ json surface(Equilibrium& layer, const torch::Tensor& x, const torch::Tensor& z)
   const auto f = evaluate_cell(*layer->cell(), zs, xs).view({z.numel(), x.numel()});
   json rows = json::array();
   for (int64_t i = 0; i < z.numel(); ++i) rows.push_back(values(f[i]));
-  return {{"x", values(x)}, {"z", values(z)}, {"f", rows}, {"z_star", values(equilibria(layer, x))}};
+  return {
+      {"x", values(x)}, {"z", values(z)}, {"f", rows}, {"z_star", values(equilibria(layer, x))}};
 }
 
 json slice(Equilibrium& layer, double input, const torch::Tensor& z) {
@@ -70,7 +71,8 @@ void add_synthetic_figures(const SyntheticExperiment& experiment, json& run) {
   const torch::NoGradGuard no_grad;
   auto layer = experiment.precise_layer();
   const auto& data = experiment.config().data;
-  const auto x = torch::linspace(data.x_min, data.x_max, kSurfacePoints, torch::kDouble).view({-1, 1});
+  const auto x =
+      torch::linspace(data.x_min, data.x_max, kSurfacePoints, torch::kDouble).view({-1, 1});
   const auto h = synthetic_target(x);
   const double margin = 0.1 * (h.max() - h.min()).item<double>();
   const double low = h.min().item<double>() - margin, high = h.max().item<double>() + margin;

@@ -11,8 +11,8 @@ namespace deq {
 /// Adds "surface", "target", "samples" and "slices" of a trained model to a run's data.
 void add_synthetic_figures(const SyntheticExperiment& experiment, nlohmann::json& run);
 
-/// Figure 4: two one-dimensional maps, one whose slope at the fixed point is below 1 in size and one
-/// above, with the iterates of the plain iteration and of Broyden's method.
+/// Figure 4: two one-dimensional maps, one whose slope at the fixed point is below 1 in size and
+/// one above, with the iterates of the plain iteration and of Broyden's method.
 nlohmann::json slope_figure();
 
 }  // namespace deq

@@ -10,9 +10,9 @@
 //   α = argmin ‖Σ αᵢ gᵢ‖² + ridge·‖α‖²  with Σ αᵢ = 1,  so  α = H⁻¹1 / (1ᵀH⁻¹1)
 //   z ← Σ αᵢ (zᵢ + β gᵢ) = Σ αᵢ fᵢ + (β − 1) Σ αᵢ gᵢ
 //
-// A step adds one row to [gᵢ·gⱼ]: the dots of the new g with the old ones, which the driver computes
-// in the pass that makes g. Slots are used in turn. A sample that restarts forgets its older slots;
-// the slabs stay for the others.
+// A step adds one row to [gᵢ·gⱼ]: the dots of the new g with the old ones, which the driver
+// computes in the pass that makes g. Slots are used in turn. A sample that restarts forgets its
+// older slots; the slabs stay for the others.
 
 namespace deq {
 namespace {
@@ -71,7 +71,8 @@ class AndersonMethod final : public Method {
   }
 
  private:
-  /// Takes the current f and g into the slot whose turn it is, and their dots into the Gram matrices.
+  /// Takes the current f and g into the slot whose turn it is, and their dots into the Gram
+  /// matrices.
   void remember(Iteration& it) {
     const int64_t slot = steps_ % options_.memory;
     if (slot == static_cast<int64_t>(f_.size())) {
@@ -113,8 +114,8 @@ class AndersonMethod final : public Method {
     return used;
   }
 
-  /// α over the slots `used`. Where the system is singular the ridge grows; where that does not help
-  /// the history restarts, and the plain step remains.
+  /// α over the slots `used`. Where the system is singular the ridge grows; where that does not
+  /// help the history restarts, and the plain step remains.
   std::vector<double> mixing_weights(Iteration& it, int64_t b, const std::vector<int64_t>& used) {
     const auto& gram = gram_[static_cast<size_t>(b)];
     const auto n = static_cast<int64_t>(used.size());

@@ -5,7 +5,8 @@
 #include "solvers/methods.h"
 #include "solvers/small_systems.h"
 
-// "Good" Broyden (Broyden 1965) on g(z) = f(z) − z, one problem a sample, with H ≈ (J − I)⁻¹, H₀ = −I:
+// "Good" Broyden (Broyden 1965) on g(z) = f(z) − z, one problem a sample, with H ≈ (J − I)⁻¹, H₀ =
+// −I:
 //
 //   dₖ = −Hₖ gₖ,  sₖ = λₖ dₖ,  zₖ₊₁ = zₖ + sₖ,  y = gₖ₊₁ − gₖ
 //   Hₖ₊₁ = (I + uₖ sₖᵀ) Hₖ,   uₖ = (sₖ − Hₖ y) / (sₖᵀ Hₖ y)
@@ -15,8 +16,8 @@
 //   Hₖ y = sₖ/λₖ − w,   dₖ₊₁ = w + uₖ σ,   so   uₖ = (λₖ/λₖ₊₁ sₖ₊₁ + (λₖ − 1) sₖ) / ‖sₖ‖².
 //
 // Applying H to the new g then needs its dots with all s (computed by the driver in the pass that
-// makes g), a recurrence on the host over the Gram matrix [sᵢ·sⱼ], and one combination of all s. That
-// combination also yields the new Gram row: two passes over the history a step.
+// makes g), a recurrence on the host over the Gram matrix [sᵢ·sⱼ], and one combination of all s.
+// That combination also yields the new Gram row: two passes over the history a step.
 
 namespace deq {
 namespace {
@@ -30,10 +31,6 @@ class BroydenMethod final : public Method {
   void begin() override { forget(); }
 
   void step(Iteration& it) override {
-    if (static_cast<int64_t>(steps_.size()) == options_.memory) {
-      forget();
-      ++it.report().restarts;
-    }
     const auto n = static_cast<int64_t>(steps_.size());
     samples_.resize(static_cast<size_t>(it.batch()));
     // The combination's rows: g, then every step.
@@ -54,6 +51,7 @@ class BroydenMethod final : public Method {
       sample.gram.append(gram_rows.const_data_ptr<double>() + b * (n + 1));
       sample.lengths.push_back(1.0);
     }
+    if (n == options_.memory) restart(it);
     if (options_.line_search) {
       next.reset();
       search(it, step);
@@ -72,6 +70,12 @@ class BroydenMethod final : public Method {
   void forget() {
     steps_.clear();
     samples_.clear();
+  }
+
+  /// The history is full: this step was the last to use it, and the next is a plain one.
+  void restart(Iteration& it) {
+    forget();
+    for (int64_t b = 0; b < it.batch(); ++b) it.report().restarts += it.active(b) ? 1 : 0;
   }
 
   /// The coefficients of −H g on [g, s₀, s₁, …] for one sample.
@@ -111,6 +115,7 @@ class BroydenMethod final : public Method {
   /// Moves along `step`, shortened per sample; the stored step and its Gram row follow.
   void search(Iteration& it, torch::Tensor& step) {
     const auto lengths = backtrack(it, step, steps_);
+    if (steps_.empty()) return;
     auto coefficients = torch::ones({it.batch(), 1}, torch::kDouble);
     bool shortened = false;
     for (int64_t b = 0; b < it.batch(); ++b) {

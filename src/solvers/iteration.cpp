@@ -12,7 +12,8 @@ namespace deq {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kStagnationFactor = 0.99;  // the best residual must fall below this share of itself
+constexpr double kStagnationFactor =
+    0.99;  // the best residual must fall below this share of itself
 
 double ratio(double numerator, double denominator) {
   return numerator == 0 ? 0 : numerator / denominator;
@@ -22,6 +23,7 @@ struct Sample {
   Status status = Status::NotRun;  // NotRun while it is active
   double absolute = kInfinity;     // of the current iterate
   double first = kInfinity;        // ‖g‖ at z₀
+  double smallest = kInfinity;     // ‖g‖ seen
   double merit = kInfinity;        // of the current iterate; smaller is better
   double best_merit = kInfinity;
   double best_absolute = kInfinity, best_relative = kInfinity;
@@ -43,6 +45,7 @@ struct Iteration::Impl {
   SlabPool& pool;
 
   torch::Tensor z, f, g, best;
+  bool best_is_private = false;  // nobody else refers to `best`: it may be written to
   std::vector<Sample> samples{};
   int64_t active_count = 0;
   torch::Tensor dots{};  // [B, 2 + rows] of the last observation
@@ -100,6 +103,7 @@ struct Iteration::Impl {
     }
     keep_best(improved);
     // A failed sample goes on as its best iterate, so that nothing non-finite reaches f again.
+    if (!failed.empty()) z = copy_of(z);
     for (const int64_t b : failed) z[b].copy_(best[b]);
     active_count = std::count_if(samples.begin(), samples.end(),
                                  [](const Sample& sample) { return sample.active(); });
@@ -115,7 +119,11 @@ struct Iteration::Impl {
     sample.absolute = finite ? absolute : kInfinity;
     sample.merit = finite ? merit(absolute, image) : kInfinity;
     if (first) sample.first = sample.absolute;
-    const bool better = sample.merit < sample.best_merit;
+    sample.smallest = std::min(sample.smallest, sample.absolute);
+    // Where f vanishes no relative residual exists: there the absolute one ranks.
+    const bool better =
+        sample.merit < sample.best_merit ||
+        (sample.merit == sample.best_merit && sample.absolute < sample.best_absolute);
     if (better) {
       sample.best_merit = sample.merit;
       sample.best_absolute = absolute;
@@ -141,20 +149,21 @@ struct Iteration::Impl {
   }
 
   void keep_best(const std::vector<int64_t>& improved) {
-    if (!best.defined() || static_cast<int64_t>(improved.size()) == active_count) {
-      if (active_count == static_cast<int64_t>(samples.size()) || !best.defined()) {
-        best = z;  // no copy: slabs are never written again once they are an iterate
-        return;
-      }
+    if (!best.defined() || improved.size() == samples.size()) {
+      best = z;  // no copy: an iterate is never written to
+      best_is_private = false;
+      return;
     }
     if (improved.empty()) return;
-    constexpr size_t kOwnReferences = 2;  // the pool's and ours
-    if (best.use_count() > kOwnReferences) {
-      auto copy = pool.take();
-      copy.copy_(best);
-      best = copy;
-    }
+    if (!best_is_private) best = copy_of(best);
+    best_is_private = true;
     for (const int64_t b : improved) best[b].copy_(z[b]);
+  }
+
+  torch::Tensor copy_of(const torch::Tensor& slab) {
+    auto copy = pool.take();
+    copy.copy_(slab);
+    return copy;
   }
 
   void stop_all(Status status) {
@@ -180,11 +189,21 @@ Iteration::Iteration(const Problem& problem, const SolverOptions& options, const
 
 Iteration::~Iteration() = default;
 
-int64_t Iteration::batch() const { return impl_->z.size(0); }
-int64_t Iteration::dim() const { return impl_->z.size(1); }
-const torch::Tensor& Iteration::z() const { return impl_->z; }
-const torch::Tensor& Iteration::f() const { return impl_->f; }
-const torch::Tensor& Iteration::g() const { return impl_->g; }
+int64_t Iteration::batch() const {
+  return impl_->z.size(0);
+}
+int64_t Iteration::dim() const {
+  return impl_->z.size(1);
+}
+const torch::Tensor& Iteration::z() const {
+  return impl_->z;
+}
+const torch::Tensor& Iteration::f() const {
+  return impl_->f;
+}
+const torch::Tensor& Iteration::g() const {
+  return impl_->g;
+}
 
 bool Iteration::active(int64_t sample) const {
   return impl_->samples[static_cast<size_t>(sample)].active();
@@ -195,7 +214,7 @@ double Iteration::residual(int64_t sample) const {
 }
 
 double Iteration::best_residual(int64_t sample) const {
-  return impl_->samples[static_cast<size_t>(sample)].best_absolute;
+  return impl_->samples[static_cast<size_t>(sample)].smallest;
 }
 
 double Iteration::squared_norm(int64_t sample) const {
@@ -206,9 +225,13 @@ double Iteration::dot(int64_t sample, int64_t row) const {
   return impl_->dots.const_data_ptr<double>()[sample * impl_->dots.size(1) + 2 + row];
 }
 
-int64_t Iteration::remaining() const { return impl_->budget - impl_->report.evaluations; }
+int64_t Iteration::remaining() const {
+  return impl_->budget - impl_->report.evaluations;
+}
 
-bool Iteration::running() const { return impl_->active_count > 0 && remaining() > 0; }
+bool Iteration::running() const {
+  return impl_->active_count > 0 && remaining() > 0;
+}
 
 void Iteration::move_to(torch::Tensor z, torch::TensorList rows, Evaluate kind) {
   Impl& impl = *impl_;
@@ -221,7 +244,9 @@ void Iteration::move_to(torch::Tensor z, torch::TensorList rows, Evaluate kind) 
   impl.observe(rows, kind);
 }
 
-torch::Tensor Iteration::probe(const torch::Tensor& z) { return impl_->evaluate(z); }
+torch::Tensor Iteration::probe(const torch::Tensor& z) {
+  return impl_->evaluate(z);
+}
 
 torch::Tensor Iteration::jacobian_product(const torch::Tensor& v) {
   if (!impl_->problem.jacobian_product) return {};
@@ -229,9 +254,13 @@ torch::Tensor Iteration::jacobian_product(const torch::Tensor& v) {
   return impl_->problem.jacobian_product(impl_->z, v).contiguous();
 }
 
-torch::Tensor Iteration::slab() { return impl_->pool.take(); }
+torch::Tensor Iteration::slab() {
+  return impl_->pool.take();
+}
 
-Report& Iteration::report() { return impl_->report; }
+Report& Iteration::report() {
+  return impl_->report;
+}
 
 Solution Iteration::finish() {
   Impl& impl = *impl_;

@@ -32,18 +32,22 @@ class LimitedBroydenMethod final : public Method {
 
   void step(Iteration& it) override {
     samples_.resize(static_cast<size_t>(it.batch()));
-    if (previous_g_.defined()) append_update(it);
-    if (static_cast<int64_t>(updates_.size()) > options_.memory) drop_oldest();
+    if (previous_g_.defined()) {
+      remember_dots(it);
+      // Dropped before the new pair is made, so that the secant condition holds for what is left.
+      if (static_cast<int64_t>(updates_.size()) == options_.memory) drop_oldest();
+      append_update(it);
+    }
     take_step(it);
   }
 
  private:
   struct Pair {
-    double s_g = 0;            // s·g for the current g
-    double s_previous = 0;     // s·g for the g before it
-    double s_s = 0;            // ‖s‖²
+    double s_g = 0;             // s·g for the current g
+    double s_previous = 0;      // s·g for the g before it
+    double s_s = 0;             // ‖s‖²
     std::vector<double> s_u{};  // s·uᵢ for the pairs before this one
-    bool used = true;          // false: a breakdown; its u is zero
+    bool used = true;           // false: a breakdown; its u is zero
   };
   using Sample = std::deque<Pair>;  // one Pair a step kept; the newest lacks its u until g is known
 
@@ -59,6 +63,14 @@ class LimitedBroydenMethod final : public Method {
     return c;
   }
 
+  /// The new g along every step.
+  void remember_dots(const Iteration& it) {
+    for (int64_t b = 0; b < it.batch(); ++b) {
+      auto& sample = samples_[static_cast<size_t>(b)];
+      for (size_t j = 0; j < sample.size(); ++j) sample[j].s_g = it.dot(b, static_cast<int64_t>(j));
+    }
+  }
+
   /// The u of the step just taken, from the g it led to.
   void append_update(Iteration& it) {
     const size_t pairs = updates_.size();
@@ -72,11 +84,9 @@ class LimitedBroydenMethod final : public Method {
         sample.back().used = false;
         continue;
       }
-      for (size_t j = 0; j < sample.size(); ++j) {
-        sample[j].s_g = it.dot(b, static_cast<int64_t>(j));
-      }
       auto& newest = sample.back();
-      const auto c = coefficients(sample, pairs, [](const Pair& p) { return p.s_g - p.s_previous; });
+      const auto c =
+          coefficients(sample, pairs, [](const Pair& p) { return p.s_g - p.s_previous; });
       double minus_s_h_y = newest.s_g - newest.s_previous;  // sᵀ(−H y)
       for (size_t i = 0; i < pairs; ++i) minus_s_h_y += c[i] * newest.s_u[i];
       if (!(std::abs(minus_s_h_y) > kSmallestDenominator * newest.s_s)) {

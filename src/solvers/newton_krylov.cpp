@@ -119,7 +119,8 @@ class NewtonKrylovMethod final : public Method {
   }
 
   /// (I − J) v.
-  static torch::Tensor product(Iteration& it, const torch::Tensor& v, const torch::Tensor& spacing) {
+  static torch::Tensor product(Iteration& it, const torch::Tensor& v,
+                               const torch::Tensor& spacing) {
     auto result = it.slab();
     const auto one = torch::ones_like(spacing);
     const auto jv = it.jacobian_product(v);

@@ -10,10 +10,10 @@ void check_common(std::string_view solver, const Tolerance& tol, int64_t max_eva
   require(tol.atol >= 0, solver, ": tol.atol = ", tol.atol, ", must be ≥ 0");
   require(tol.rtol >= 0, solver, ": tol.rtol = ", tol.rtol, ", must be ≥ 0");
   require(max_evals >= 1, solver, ": max_evals = ", max_evals, ", must be ≥ 1");
-  require(guards.stagnation_window >= 0, solver, ": guards.stagnation_window = ",
-          guards.stagnation_window, ", must be ≥ 0");
-  require(guards.divergence_factor > 1, solver, ": guards.divergence_factor = ",
-          guards.divergence_factor, ", must be > 1");
+  require(guards.stagnation_window >= 0, solver,
+          ": guards.stagnation_window = ", guards.stagnation_window, ", must be ≥ 0");
+  require(guards.divergence_factor > 1, solver,
+          ": guards.divergence_factor = ", guards.divergence_factor, ", must be > 1");
 }
 
 void check(const Picard& o) {
@@ -47,7 +47,9 @@ static_assert(std::size(kNames) == std::variant_size_v<SolverOptions>);
 
 }  // namespace
 
-std::string_view name(const SolverOptions& options) { return kNames[options.index()]; }
+std::string_view name(const SolverOptions& options) {
+  return kNames[options.index()];
+}
 
 void validate(const SolverOptions& options) {
   check_common(name(options), tolerance(options), max_evals(options), guards(options));

@@ -48,8 +48,8 @@ class GrowingSymmetric {
   std::vector<double> values_;  // the lower triangle, row by row
 };
 
-/// Solves A x = b for a symmetric positive definite A by Cholesky, with x in place of b and the factor
-/// in place of A. False when A is not positive definite to rounding; then both are spoilt.
+/// Solves A x = b for a symmetric positive definite A by Cholesky, with x in place of b and the
+/// factor in place of A. False when A is not positive definite to rounding; then both are spoilt.
 bool solve_positive_definite(SmallMatrix& a, std::vector<double>& b);
 
 }  // namespace deq

@@ -8,7 +8,8 @@
 
 namespace deq {
 
-/// The methods and slabs of past solves, waiting for the next. One is taken for each solve that runs.
+/// The methods and slabs of past solves, waiting for the next. One is taken for each solve that
+/// runs.
 class Solver::Workspaces {
  public:
   struct Workspace {
@@ -40,13 +41,12 @@ class Solver::Workspaces {
 
 Solver::Solver(SolverOptions options)
     : Solver(
-          [options] {
-            return std::visit([](const auto& o) { return make_method(o); }, options);
-          },
+          [options] { return std::visit([](const auto& o) { return make_method(o); }, options); },
           options) {}
 
 Solver::Solver(std::function<std::unique_ptr<Method>()> make_method, SolverOptions options)
-    : options_(std::move(options)), workspaces_(std::make_shared<Workspaces>(std::move(make_method))) {
+    : options_(std::move(options)),
+      workspaces_(std::make_shared<Workspaces>(std::move(make_method))) {
   validate(options_);
 }
 

@@ -4,7 +4,9 @@
 
 namespace deq {
 
-std::filesystem::path config_file(const std::filesystem::path& run) { return run / "config.toml"; }
+std::filesystem::path config_file(const std::filesystem::path& run) {
+  return run / "config.toml";
+}
 
 std::filesystem::path metrics_file(const std::filesystem::path& run) {
   return run / "metrics.jsonl";
@@ -15,13 +17,11 @@ std::filesystem::path final_checkpoint(const std::filesystem::path& run) {
 }
 
 SyntheticExperiment load_run(const std::filesystem::path& run, torch::Device device) {
-  if (!std::filesystem::is_directory(run)) {
-    throw UsageError(run.string() + " is no run folder: there is no such folder");
-  }
+  require<UsageError>(std::filesystem::is_directory(run), run.string(),
+                      " is no run folder: there is no such folder");
   for (const auto& file : {config_file(run), final_checkpoint(run)}) {
-    if (!std::filesystem::is_regular_file(file)) {
-      throw UsageError(run.string() + " holds no finished run: " + file.string() + " is missing");
-    }
+    require<UsageError>(std::filesystem::is_regular_file(file), run.string(),
+                        " holds no finished run: ", file.string(), " is missing");
   }
   SyntheticExperiment experiment(load_synthetic(config_file(run)), device);
   try {

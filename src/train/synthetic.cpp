@@ -39,17 +39,17 @@ double gradient_norm(const std::vector<torch::Tensor>& parameters) {
   return std::sqrt(square);
 }
 
-/// The mean evaluations a solver spends on a sample to reach `rtol`. One that does not reach it counts
-/// the whole budget.
-double evaluations_to_reach(Equilibrium& layer, const torch::Tensor& x, const SolverOptions& options,
-                            double rtol) {
+/// The mean evaluations a solver spends on a sample to reach `rtol`. One that does not reach it
+/// counts the whole budget.
+double evaluations_to_reach(Equilibrium& layer, const torch::Tensor& x,
+                            const SolverOptions& options, double rtol) {
   const Solver solver(
       with_max_evals(with_tolerance(options, Tolerance{.rtol = rtol}), kReachBudget));
   const auto report = layer->forward({x}, solver).report;
   double sum = 0;
   for (const auto& sample : report.samples) {
-    sum += static_cast<double>(sample.status == Status::Converged ? sample.evaluations
-                                                                  : kReachBudget);
+    sum +=
+        static_cast<double>(sample.status == Status::Converged ? sample.evaluations : kReachBudget);
   }
   return sum / static_cast<double>(report.samples.size());
 }
@@ -63,9 +63,8 @@ struct EpochTotals {
 }  // namespace
 
 Equilibrium make_synthetic_layer(const SyntheticConfig& config) {
-  const ToyOptions options{.hidden = config.model.hidden,
-                           .x_min = config.data.x_min,
-                           .x_max = config.data.x_max};
+  const ToyOptions options{
+      .hidden = config.model.hidden, .x_min = config.data.x_min, .x_max = config.data.x_max};
   return Equilibrium(
       ToyCell(options, random_stream(static_cast<uint64_t>(config.seed), kWeights)),
       EquilibriumOptions{.forward = config.solver.forward,
@@ -111,9 +110,8 @@ void SyntheticExperiment::train(const TrainingHooks& hooks) {
       set_learning_rate(optimiser, lr);
       gamma = config_.jacobian.gamma.at(step);
       // The coin is tossed at every step, so that runs that differ in γ alone see the same tosses.
-      const bool penalised = torch::rand({}, coin).item<double>() <
-                                 config_.jacobian.probability.at(step) &&
-                             gamma > 0;
+      const bool penalised =
+          torch::rand({}, coin).item<double>() < config_.jacobian.probability.at(step) && gamma > 0;
       optimiser.zero_grad();
       const auto eq = layer_->forward(train_.x.index_select(0, batch));
       const auto task_loss = torch::mse_loss(eq.z(), train_.y.index_select(0, batch));
@@ -157,12 +155,13 @@ void SyntheticExperiment::train(const TrainingHooks& hooks) {
                              {"residual", totals.residual / count},
                              {"lr", lr},
                              {"grad_norm", grad_norm},
-                             {"samples_per_s", static_cast<double>(train_.x.size(0)) /
-                                                   (seconds() - epoch_start)}});
+                             {"samples_per_s",
+                              static_cast<double>(train_.x.size(0)) / (seconds() - epoch_start)}});
     hooks.record(line);
     const bool last = epoch == settings.epochs;
     if (last || epoch % settings.eval_every == 0) {
-      Metrics evaluation{{"step", step}, {"epoch", epoch}, {"split", "valid"}, {"seconds", seconds()}};
+      Metrics evaluation{
+          {"step", step}, {"epoch", epoch}, {"split", "valid"}, {"seconds", seconds()}};
       const auto measured = last ? evaluate_fully() : evaluate();
       evaluation.insert(evaluation.end(), measured.begin(), measured.end());
       hooks.record(evaluation);
@@ -180,7 +179,8 @@ Metrics SyntheticExperiment::evaluate() const {
   const Solver exact(Broyden{.tol = {.rtol = 1e-10}, .max_evals = kReachBudget});
   const auto at = precise->forward({x}, exact).linearization();
   const auto jacobian = dense_jacobian(at);
-  const auto rho = spectral_radius(at, {}, random_stream(static_cast<uint64_t>(config_.seed), kSpectrum));
+  const auto rho =
+      spectral_radius(at, {}, random_stream(static_cast<uint64_t>(config_.seed), kSpectrum));
   return {{"mse", mse},
           {"nfe_forward", eq.report.evaluations},
           {"residual", eq.report.mean_relative()},

@@ -26,7 +26,9 @@ TEST_F(AdjointRules, ImplicitMatchesTheDenseSolve) {
     const auto at = test::linearize(problem.map, problem.z_star);
     const auto g = draw(3, 6);
     const auto expected = test::dense_adjoint(problem.map.jacobian(problem.z_star), g);
-    for (const auto& options : test::every_solver({.rtol = 1e-13}, 5000)) {
+    // A complex pair near the unit circle lets the residual pause: no stagnation guard.
+    for (const auto& options :
+         test::every_solver({.rtol = 1e-13}, 5000, {.stagnation_window = 0})) {
       Report report;
       const auto u = implicit_rule(Solver(options))(at, g, report);
       EXPECT_TRUE(report.converged()) << name(options) << ": " << report.brief();
@@ -89,11 +91,12 @@ TEST_F(AdjointRules, ImplicitOfAZeroGradientIsZero) {
 }
 
 TEST_F(AdjointRules, SmallGradientsAreSolvedAsWellAsLargeOnes) {
-  // Mean losses over large batches make small g; in float32 their squares are below the type's range.
-  const auto problem = test::tanh_problem(2, 4, 0.8, generator_);
+  // Mean losses over large batches make small g; in float32 their squares are below the type's
+  // range.
+  const auto problem = test::tanh_problem(2, 64, 0.8, generator_);
   const test::TanhMap map{problem.map.w.to(torch::kFloat32), problem.map.x.to(torch::kFloat32)};
   const auto at = test::linearize(map, problem.z_star.to(torch::kFloat32));
-  const auto g = draw(2, 4);
+  const auto g = draw(2, 64);
   const auto expected = test::dense_adjoint(problem.map.jacobian(problem.z_star), g);
   for (const double scale : {1.0, 0x1p-40, 0x1p-80}) {
     Report report;

@@ -44,8 +44,8 @@ TEST_F(LinearizationTest, DifferentiableProductHasAGraphToTheParameters) {
   const auto& z = problem.z_star;
   const auto slope = (1 - z.square()).detach();
   const auto row_sums = problem.map.w.detach().sum(1);
-  const auto expected = slope.sum(0).unsqueeze(1).expand({4, 4}) +
-                        (-2 * z * slope * row_sums).t().mm(z);
+  const auto expected =
+      slope.sum(0).unsqueeze(1).expand({4, 4}) + (-2 * z * slope * row_sums).t().mm(z);
   EXPECT_LT(test::relative_difference(gradient, expected), 1e-13);
 }
 

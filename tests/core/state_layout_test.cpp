@@ -14,7 +14,9 @@ using ::testing::ThrowsMessage;
 
 class StateLayoutTest : public test::Seeded {
  protected:
-  torch::Tensor draw(at::IntArrayRef shape) { return torch::randn(shape, generator_, torch::kFloat64); }
+  torch::Tensor draw(at::IntArrayRef shape) {
+    return torch::randn(shape, generator_, torch::kFloat64);
+  }
 };
 
 TEST_F(StateLayoutTest, SingleContiguousTensorPacksWithoutCopy) {
@@ -89,10 +91,15 @@ void expect_error(const Call& call, const std::string& part) {
 TEST_F(StateLayoutTest, RefusesWhatCannotBeAState) {
   expect_error([] { StateLayout::of({}); }, "at least one tensor");
   expect_error([] { StateLayout::of({torch::ones({})}); }, "batch dimension");
-  expect_error([] { StateLayout::of({torch::ones({2, 1}), torch::ones({3, 1})}); },
-               "differ in batch size: 2 and 3");
   expect_error(
-      [] { StateLayout::of({torch::ones({2, 1}), torch::ones({2, 1}, torch::kFloat64)}); },
+      [] {
+        StateLayout::of({torch::ones({2, 1}), torch::ones({3, 1})});
+      },
+      "differ in batch size: 2 and 3");
+  expect_error(
+      [] {
+        StateLayout::of({torch::ones({2, 1}), torch::ones({2, 1}, torch::kFloat64)});
+      },
       "differ in type");
   expect_error([] { StateLayout::of({torch::ones({2, 0})}); }, "at least one number");
 }
@@ -100,7 +107,11 @@ TEST_F(StateLayoutTest, RefusesWhatCannotBeAState) {
 TEST_F(StateLayoutTest, RefusesAStateOrSlabOfAnotherShape) {
   const auto layout = StateLayout::of({draw({2, 3}), draw({2, 4})});
   expect_error([&] { layout.pack({draw({2, 3})}); }, "1 tensors, expected 2");
-  expect_error([&] { layout.pack({draw({2, 3}), draw({2, 5})}); }, "state tensor 1 has shape [2, 5]");
+  expect_error(
+      [&] {
+        layout.pack({draw({2, 3}), draw({2, 5})});
+      },
+      "state tensor 1 has shape [2, 5]");
   expect_error([&] { layout.unpack(draw({2, 8})); }, "does not fit a state of 7");
   expect_error([&] { layout.unpack(draw({7})); }, "does not fit a state of 7");
 }

@@ -8,7 +8,9 @@
 namespace deq {
 namespace {
 
-TEST(ScheduleTest, DefaultIsZero) { EXPECT_EQ(Schedule{}.at(17), 0.0); }
+TEST(ScheduleTest, DefaultIsZero) {
+  EXPECT_EQ(Schedule{}.at(17), 0.0);
+}
 
 TEST(ScheduleTest, Constant) {
   const Schedule schedule{ConstantSchedule{0.5}};
@@ -47,9 +49,10 @@ TEST(ScheduleTest, StaircaseRisesEveryFewSteps) {
 }
 
 TEST(ScheduleTest, StopEndsEveryShape) {
-  for (const auto& shape : {Schedule{ConstantSchedule{2.0}, 7},
-                            Schedule{LinearSchedule{.from = 2.0, .to = 2.0, .begin = 0, .end = 9}, 7},
-                            Schedule{StaircaseSchedule{.start = 2.0, .every = 3}, 7}}) {
+  for (const auto& shape :
+       {Schedule{ConstantSchedule{2.0}, 7},
+        Schedule{LinearSchedule{.from = 2.0, .to = 2.0, .begin = 0, .end = 9}, 7},
+        Schedule{StaircaseSchedule{.start = 2.0, .every = 3}, 7}}) {
     EXPECT_EQ(shape.at(6), 2.0);
     EXPECT_EQ(shape.at(7), 0.0);
     EXPECT_EQ(shape.at(100), 0.0);

@@ -31,7 +31,8 @@ class Spectrum : public test::Seeded {
     auto m = torch::zeros({dim, dim}, f64());
     const int64_t n = block.size(0);
     m.narrow(0, 0, n).narrow(1, 0, n).copy_(block);
-    m.narrow(0, n, dim - n).narrow(1, n, dim - n)
+    m.narrow(0, n, dim - n)
+        .narrow(1, n, dim - n)
         .copy_(test::matrix_with_radius(dim - n, rest, generator_));
     const auto q = test::orthogonal(dim, generator_);
     return q.mm(m).mm(q.t());
@@ -94,8 +95,8 @@ TEST_F(Spectrum, LargeRandomMatrices) {
 TEST_F(Spectrum, ZeroAndNilpotentMaps) {
   auto j = torch::zeros({3, 3, 3}, f64());
   j[1][0][1] = 1;
-  j[1][1][2] = 1;   // one Jordan block
-  j[2][0][2] = 5;   // rank 1
+  j[1][1][2] = 1;  // one Jordan block
+  j[2][0][2] = 5;  // rank 1
   const auto result = spectral_radius(with_jacobian(j), {}, generator_);
   EXPECT_EQ(result.rho[0], 0.0);
   // Rounding of 1e-16 moves the eigenvalues of a Jordan block of size n by its n-th root.
@@ -125,7 +126,8 @@ TEST_F(Spectrum, ABudgetThatIsTooSmallShowsInTheError) {
 }
 
 TEST_F(Spectrum, Float32) {
-  const auto j = torch::stack({embed(rotation(1.0, 1.2), 50, 0.8), embed(rotation(2.0, 0.7), 50, 0.5)});
+  const auto j =
+      torch::stack({embed(rotation(1.0, 1.2), 50, 0.8), embed(rotation(2.0, 0.7), 50, 0.5)});
   const auto result = spectral_radius(with_jacobian(j.to(torch::kFloat32)), {}, generator_);
   EXPECT_NEAR(result.rho[0], 1.2, 2e-3);
   EXPECT_NEAR(result.rho[1], 0.7, 2e-3);
@@ -167,8 +169,9 @@ TEST_F(Spectrum, TheReferenceFixture) {
                                       fixture["J_fro2"]),
             1e-13);
   const auto result = spectral_radius(at, {}, generator_);
-  EXPECT_LT(test::relative_difference(torch::tensor(result.rho, f64()), fixture["J_spectral_radius"]),
-            1e-10);
+  EXPECT_LT(
+      test::relative_difference(torch::tensor(result.rho, f64()), fixture["J_spectral_radius"]),
+      1e-10);
   // The estimator, where the truth is the reference's.
   const int64_t probes = 20000;
   const auto jjt = torch::bmm(fixture["J"], fixture["J"].transpose(1, 2));
@@ -181,8 +184,9 @@ TEST_F(Spectrum, OptionsAreValidated) {
   const auto at = with_jacobian(torch::ones({1, 2, 2}, f64()));
   EXPECT_THAT([&] { spectral_radius(at, {.krylov_dim = 1}); },
               ::testing::ThrowsMessage<Error>(::testing::HasSubstr("krylov_dim = 1, must be ≥ 2")));
-  EXPECT_THAT([&] { spectral_radius(at, {.max_products = 0}); },
-              ::testing::ThrowsMessage<Error>(::testing::HasSubstr("max_products = 0, must be ≥ 1")));
+  EXPECT_THAT(
+      [&] { spectral_radius(at, {.max_products = 0}); },
+      ::testing::ThrowsMessage<Error>(::testing::HasSubstr("max_products = 0, must be ≥ 1")));
 }
 
 }  // namespace

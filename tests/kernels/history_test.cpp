@@ -7,8 +7,8 @@
 
 #include "support/seed.h"
 
-// The fused CPU kernels against plain torch. D is chosen around the kernels' tile of 2048 numbers and
-// their lanes of 16 and 32.
+// The fused CPU kernels against plain torch. D is chosen around the kernels' tile of 2048 numbers
+// and their lanes of 16 and 32.
 
 namespace deq::kernels {
 namespace {
@@ -45,9 +45,7 @@ class HistoryTest : public test::SeededWith<Shape> {
     for (int64_t i = 0; i < count; ++i) rows.push_back(draw());
     return rows;
   }
-  double unit_roundoff() const {
-    return GetParam().type == at::kFloat ? 0x1p-24 : 0x1p-53;
-  }
+  double unit_roundoff() const { return GetParam().type == at::kFloat ? 0x1p-24 : 0x1p-53; }
   /// What a sum of products may be off by: at most 2048/16 additions in one lane, then few more.
   at::Tensor dot_bound(const at::Tensor& v, at::TensorList rows) const {
     std::vector<at::Tensor> absolute;
@@ -178,8 +176,8 @@ TEST_P(HistoryThreads, ResultsDoNotDependOnTheirNumber) {
 INSTANTIATE_TEST_SUITE_P(Types, HistoryThreads, ::testing::Values(at::kFloat, at::kDouble));
 
 TEST(HistoryRange, SquaresOutsideFloat32AreKept) {
-  // These are ordinary float32 numbers whose squares are not: 0 would read as convergence, infinity as
-  // a failure.
+  // These are ordinary float32 numbers whose squares are not: 0 would read as convergence, infinity
+  // as a failure.
   for (const double value : {0x1p80, 0x1p-80}) {
     const auto v = at::full({1, 100}, value, at::kFloat);
     const double expected = 100 * value * value;

@@ -6,8 +6,8 @@
 #include "support/seed.h"
 #include "support/solver_cases.h"
 
-// The exact gradient three ways: the layer's, the dense formula u (I − J) = g, and differences of the
-// loss itself.
+// The exact gradient three ways: the layer's, the dense formula u (I − J) = g, and differences of
+// the loss itself.
 
 namespace deq {
 namespace {
@@ -20,9 +20,12 @@ struct Case {
   double radius;
   SolverOptions forward;
   double tolerance;  ///< relative, of the gradients
+  double spacing;    ///< of the differences: at radius 0.99 a fold of z*(θ) is near
 };
 
-void PrintTo(const Case& c, std::ostream* out) { *out << name(c.forward) << ", radius " << c.radius; }
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << name(c.forward) << ", radius " << c.radius;
+}
 
 class ImplicitGradient : public test::SeededWith<Case> {
  protected:
@@ -45,23 +48,24 @@ class ImplicitGradient : public test::SeededWith<Case> {
 };
 
 TEST_P(ImplicitGradient, MatchesDenseFormulaAndDifferences) {
-  const auto& [radius, forward, tolerance] = GetParam();
+  const auto& [radius, forward, tolerance, spacing] = GetParam();
   const auto x = problem_.x.clone().requires_grad_();
   const std::vector<torch::Tensor> variables{problem_.cell->w, problem_.cell->u, x};
 
   const auto g = weights_ + problem_.z_star;
   const auto dense = problem_.pull_back(test::dense_adjoint(problem_.jacobian(), g));
-  const auto any = layer(Broyden{});
+  auto any = layer(Broyden{});
   const auto value = [&] {
     const torch::NoGradGuard no_grad;
     return loss(any->forward({x}, {start_}).z()).item<double>();
   };
   for (size_t i = 0; i < variables.size(); ++i) {
-    EXPECT_LT(test::relative_difference(test::numeric_gradient(value, variables[i]), dense[i]), 1e-6)
-        << "differences, variable " << i;
+    const auto numeric = test::numeric_gradient(value, variables[i], spacing);
+    EXPECT_LT(test::relative_difference(numeric, dense[i]), 1e-6) << "differences, variable " << i;
   }
 
-  for (const auto& adjoint : test::every_solver({.rtol = 1e-13}, 6000)) {
+  // A complex pair near the unit circle lets the residual pause: no stagnation guard.
+  for (const auto& adjoint : test::every_solver({.rtol = 1e-13}, 6000, {.stagnation_window = 0})) {
     if (radius > 1 && std::holds_alternative<Picard>(adjoint)) continue;
     SCOPED_TRACE(name(adjoint));
     const auto eq = layer(adjoint)->forward({x}, {start_});
@@ -78,13 +82,14 @@ TEST_P(ImplicitGradient, MatchesDenseFormulaAndDifferences) {
   }
 }
 
-const Broyden kBroyden{.tol = {.rtol = 1e-14}, .max_evals = 400, .guards = {.stagnation_window = 0}};
-const NewtonKrylov kNewton{.tol = {.rtol = 1e-14}, .max_evals = 400, .guards = {.stagnation_window = 0}};
+const Broyden kBroyden{.tol = {.rtol = 1e-13}, .max_evals = 200};
+const NewtonKrylov kNewton{.tol = {.rtol = 1e-13}, .max_evals = 200};
 
-INSTANTIATE_TEST_SUITE_P(Radii, ImplicitGradient,
-                         ::testing::Values(Case{0.5, kBroyden, 1e-11}, Case{0.9, kBroyden, 1e-11},
-                                           Case{0.99, kBroyden, 1e-9}, Case{0.99, kNewton, 1e-9},
-                                           Case{1.5, kBroyden, 1e-10}, Case{1.5, kNewton, 1e-10}));
+INSTANTIATE_TEST_SUITE_P(
+    Radii, ImplicitGradient,
+    ::testing::Values(Case{0.5, kBroyden, 1e-11, 1e-4}, Case{0.9, kBroyden, 1e-11, 1e-4},
+                      Case{0.99, kBroyden, 1e-9, 1e-6}, Case{0.99, kNewton, 1e-9, 1e-6},
+                      Case{1.5, kBroyden, 1e-10, 1e-5}, Case{1.5, kNewton, 1e-10, 1e-5}));
 
 class PairGradient : public test::Seeded {};
 
@@ -94,7 +99,8 @@ TEST_F(PairGradient, TwoTensorsOfDifferentShapes) {
   const auto wa = torch::randn({2, 4}, generator_, f64());
   const auto wc = torch::randn({2, 2, 3}, generator_, f64());
   const SolverOptions tight = Broyden{.tol = {.rtol = 1e-14}, .max_evals = 200};
-  Equilibrium layer(cell, EquilibriumOptions{.forward = tight, .gradient = Implicit{.solver = tight}});
+  Equilibrium layer(cell,
+                    EquilibriumOptions{.forward = tight, .gradient = Implicit{.solver = tight}});
   const auto loss = [&](const Equilibrated& eq) {
     return (wa * eq.state[0]).sum() + (wc * eq.state[1].square()).sum();
   };
@@ -109,8 +115,9 @@ TEST_F(PairGradient, TwoTensorsOfDifferentShapes) {
     return loss(layer->forward(x)).item<double>();
   };
   for (size_t i = 0; i < variables.size(); ++i) {
-    EXPECT_LT(test::relative_difference(gradients[i], test::numeric_gradient(value, variables[i], 1e-3)),
-              1e-9)
+    EXPECT_LT(
+        test::relative_difference(gradients[i], test::numeric_gradient(value, variables[i], 1e-3)),
+        1e-9)
         << i;
   }
 }
@@ -119,7 +126,8 @@ TEST_F(PairGradient, ALossOnOneOfThemAlone) {
   const test::PairCell cell(3, generator_);
   const auto x = torch::randn({2, 3}, generator_, f64()).requires_grad_();
   const SolverOptions tight = Broyden{.tol = {.rtol = 1e-14}, .max_evals = 200};
-  Equilibrium layer(cell, EquilibriumOptions{.forward = tight, .gradient = Implicit{.solver = tight}});
+  Equilibrium layer(cell,
+                    EquilibriumOptions{.forward = tight, .gradient = Implicit{.solver = tight}});
   const auto gradient = torch::autograd::grad({layer->forward(x).state[1].sum()}, {x})[0];
   const auto value = [&] {
     const torch::NoGradGuard no_grad;

@@ -34,8 +34,8 @@ class OtherGradients : public test::Seeded {
     const auto& cell = *problem_.cell;
     return torch::tanh(z.mm(cell.w.t()) + x_.mm(cell.u.t()));
   }
-  void expect_same(const std::vector<torch::Tensor>& own, const std::vector<torch::Tensor>& expected,
-                   double tolerance) const {
+  void expect_same(const std::vector<torch::Tensor>& own,
+                   const std::vector<torch::Tensor>& expected, double tolerance) const {
     for (size_t i = 0; i < variables_.size(); ++i) {
       EXPECT_LT(test::relative_difference(own[i], expected[i]), tolerance) << "variable " << i;
     }
@@ -91,8 +91,9 @@ TEST_F(OtherGradients, PhantomWithoutGradientIsTheFixedPoint) {
   Equilibrium layer(problem_.cell,
                     EquilibriumOptions{.forward = Picard{.max_evals = 3}, .gradient = Phantom{}});
   const auto eq = layer->forward(x_);
-  const auto solution = Solver(Picard{.max_evals = 3}).solve(
-      {.f = [&](const torch::Tensor& z) { return f(z); }}, torch::zeros({kBatch, kDim}, f64()));
+  const auto solution = Solver(Picard{.max_evals = 3})
+                            .solve({.f = [&](const torch::Tensor& z) { return f(z); }},
+                                   torch::zeros({kBatch, kDim}, f64()));
   EXPECT_LT(test::relative_difference(eq.z(), solution.z), 1e-14);
 }
 
@@ -100,19 +101,20 @@ TEST_F(OtherGradients, UnrolledIsBackpropagationThroughPlainSteps) {
   for (const int64_t steps : {1, 4, 9}) {
     Equilibrium layer(problem_.cell,
                       EquilibriumOptions{.forward = kTight, .gradient = Unrolled{.steps = steps}});
-    const auto eq = layer->forward(x_);
-    auto z = torch::zeros({kBatch, kDim}, f64());
+    const auto eq = layer->forward({x_}, {weights_});
+    auto z = weights_;
     for (int64_t k = 0; k < steps; ++k) z = f(z);
     EXPECT_LT(test::relative_difference(eq.z(), z), 1e-14);
     const auto own = gradients(eq.z());
     expect_same(own, gradients(z), 1e-13);
     const auto value = [&] {
       const torch::NoGradGuard no_grad;
-      return (weights_ * layer->forward(x_).z()).sum().item<double>();
+      return (weights_ * layer->forward({x_}, {weights_}).z()).sum().item<double>();
     };
     for (size_t i = 0; i < variables_.size(); ++i) {
-      EXPECT_LT(test::relative_difference(own[i], test::numeric_gradient(value, variables_[i], 1e-3)),
-                1e-8);
+      EXPECT_LT(
+          test::relative_difference(own[i], test::numeric_gradient(value, variables_[i], 1e-3)),
+          1e-8);
     }
   }
 }
@@ -125,14 +127,16 @@ TEST_F(OtherGradients, UnrolledCanBeDifferentiatedTwice) {
   auto z = problem_.z_star;
   for (int k = 0; k < 3; ++k) z = f(z);
   const auto plain = torch::autograd::grad({(weights_ * z).sum()}, {x_}, {}, true, true)[0];
-  EXPECT_LT(test::relative_difference(second, torch::autograd::grad({plain.square().sum()}, {x_})[0]),
-            1e-12);
+  EXPECT_LT(
+      test::relative_difference(second, torch::autograd::grad({plain.square().sum()}, {x_})[0]),
+      1e-12);
 }
 
 TEST_F(OtherGradients, UnrolledReportsTheStateItReturns) {
   const auto eq = run(Unrolled{.steps = 4});
   EXPECT_EQ(eq.report.evaluations, 5);  // four steps, and one to measure
-  const auto residual = test::residuals([&](const torch::Tensor& z) { return f(z); }, eq.z().detach());
+  const auto residual =
+      test::residuals([&](const torch::Tensor& z) { return f(z); }, eq.z().detach());
   for (int64_t b = 0; b < kBatch; ++b) {
     const auto& sample = eq.report.samples[static_cast<size_t>(b)];
     const double relative = residual.relative[b].item<double>();

@@ -16,8 +16,8 @@ using test::f64;
 
 constexpr int64_t kDim = 5;
 
-/// f(z) = p/(1 + z²) + q z + r elementwise, per sample. Each operation is correctly rounded, so f of a
-/// row has the same bits wherever the row is.
+/// f(z) = p/(1 + z²) + q z + r elementwise, per sample. Each operation is correctly rounded, so f
+/// of a row has the same bits wherever the row is.
 struct RationalMap {
   torch::Tensor p, q, r;  // [B, D]
 
@@ -33,12 +33,12 @@ constexpr int64_t kBatch = 7;
 RationalMap mixed_map(at::Generator generator) {
   const auto draw = [&] { return torch::rand({kBatch, kDim}, generator, f64()); };
   RationalMap map{draw(), 0.4 * draw(), draw()};
-  map.p[1].zero_(), map.q[1].zero_();             // constant: the second evaluation is exact
-  map.p[2].zero_(), map.q[2].fill_(0.97);         // slow
-  map.p[3].zero_(), map.q[3].fill_(3.0);          // Picard runs away
+  map.p[1].zero_(), map.q[1].zero_();      // constant: the second evaluation is exact
+  map.p[2].zero_(), map.q[2].fill_(0.97);  // slow
+  map.p[3].zero_(), map.q[3].fill_(3.0);   // Picard runs away
   map.r[4].fill_(std::numeric_limits<double>::quiet_NaN());
   map.p[5].fill_(-3.0), map.q[5].copy_(-0.9 * draw()[0]);  // zig-zag
-  map.p[6].zero_(), map.q[6].fill_(1e150);        // overflows in a step or two
+  map.p[6].zero_(), map.q[6].fill_(1e150);                 // overflows in a step or two
   return map;
 }
 
@@ -64,7 +64,9 @@ class Batch : public test::SeededWith<SolverOptions> {
   }
 };
 
-bool same(double a, double b) { return a == b || (a != a && b != b); }
+bool same(double a, double b) {
+  return a == b || (a != a && b != b);
+}
 
 TEST_P(Batch, ASampleAloneGivesTheSameBits) {
   const auto map = mixed_map(generator_);
@@ -79,7 +81,9 @@ TEST_P(Batch, ASampleAloneGivesTheSameBits) {
     EXPECT_EQ(own.status, shared.status) << name(own.status) << ", " << name(shared.status);
     EXPECT_TRUE(same(own.absolute, shared.absolute)) << own.absolute << " " << shared.absolute;
     EXPECT_TRUE(same(own.relative, shared.relative));
-    if (!shares_trials()) EXPECT_EQ(own.evaluations, shared.evaluations);
+    if (!shares_trials()) {
+      EXPECT_EQ(own.evaluations, shared.evaluations);
+    }
   }
 }
 
@@ -113,12 +117,12 @@ TEST_P(Batch, StoppedSamplesDoNotMove) {
   std::vector<torch::Tensor> iterates;
   std::vector<int64_t> evaluations;
   const auto solution =
-      Solver(GetParam()).solve({.f = map}, torch::zeros({kBatch, kDim}, f64()),
-                               [&](const Progress& progress) {
-                                 iterates.push_back(progress.z.clone());
-                                 evaluations.push_back(progress.point.evaluations);
-                                 return true;
-                               });
+      Solver(GetParam())
+          .solve({.f = map}, torch::zeros({kBatch, kDim}, f64()), [&](const Progress& progress) {
+            iterates.push_back(progress.z.clone());
+            evaluations.push_back(progress.point.evaluations);
+            return true;
+          });
   int64_t frozen = 0;
   for (int64_t b = 0; b < kBatch; ++b) {
     const auto& sample = solution.report.samples[static_cast<size_t>(b)];
@@ -144,8 +148,8 @@ TEST_P(Batch, TraceCountsActiveSamples) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(EverySolver, Batch, ::testing::ValuesIn(solvers()), [](const auto& info) {
-  return test::test_name(info.param) + std::to_string(info.index);
+INSTANTIATE_TEST_SUITE_P(EverySolver, Batch, ::testing::ValuesIn(solvers()), [](const auto& c) {
+  return test::test_name(c.param) + std::to_string(c.index);
 });
 
 }  // namespace

@@ -21,22 +21,29 @@ struct Case {
   double value;
 };
 
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << name(c.options) << ", " << c.value;
+}
+
 std::vector<Case> cases() {
   std::vector<Case> result;
-  for (const double value : {std::numeric_limits<double>::quiet_NaN(),
-                             std::numeric_limits<double>::infinity(),
-                             -std::numeric_limits<double>::infinity()}) {
+  for (const double value :
+       {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(),
+        -std::numeric_limits<double>::infinity()}) {
     for (const auto& options : test::every_solver({.rtol = 1e-13}, 400)) {
       result.push_back({options, value});
     }
-    result.push_back({Broyden{.line_search = true, .tol = {.rtol = 1e-13}, .max_evals = 400}, value});
+    result.push_back(
+        {Broyden{.line_search = true, .tol = {.rtol = 1e-13}, .max_evals = 400}, value});
   }
   return result;
 }
 
 class NonFinite : public test::SeededWith<Case> {
  protected:
-  NonFinite() : problem_(test::tanh_problem(kBatch, kDim, 0.9, generator_)) {}
+  NonFinite()
+      : problem_(test::tanh_problem(kBatch, kDim, 0.8, generator_)),
+        start_(problem_.z_star + 0.1 * torch::randn({kBatch, kDim}, generator_, f64())) {}
 
   /// The map, spoilt from its `from`-th evaluation on: rows [first, first + count).
   Map spoilt(int64_t from, int64_t first, int64_t count) const {
@@ -47,25 +54,22 @@ class NonFinite : public test::SeededWith<Case> {
       return value;
     };
   }
-  Solution solve(const Map& f) const {
-    return Solver(GetParam().options).solve({.f = f}, torch::zeros({kBatch, kDim}, f64()));
-  }
+  Solution solve(const Map& f) const { return Solver(GetParam().options).solve({.f = f}, start_); }
   /// The best iterate was kept, and its residual is the one reported.
   void expect_best_kept(const Solution& solution, int64_t sample, int64_t from) const {
     const auto& report = solution.report.samples[static_cast<size_t>(sample)];
     if (from == 1) {
-      EXPECT_TRUE(solution.z[sample].equal(torch::zeros({kDim}, f64())));
+      EXPECT_TRUE(solution.z[sample].equal(start_[sample]));
       return;
     }
-    const double clean =
-        test::residuals(problem_.map, solution.z).absolute[sample].item<double>();
+    const double clean = test::residuals(problem_.map, solution.z).absolute[sample].item<double>();
     EXPECT_NEAR(report.absolute, clean, 1e-13 * clean);
-    const double start = test::residuals(problem_.map, torch::zeros({kBatch, kDim}, f64()))
-                             .relative[sample].item<double>();
+    const double start = test::residuals(problem_.map, start_).relative[sample].item<double>();
     EXPECT_LE(report.relative, start * (1 + 1e-13));
   }
 
   test::TanhProblem problem_;
+  torch::Tensor start_;
 };
 
 TEST_P(NonFinite, OneSampleFailsAloneAtEveryStep) {
@@ -111,10 +115,9 @@ TEST_P(NonFinite, OneBadNumberIsEnough) {
 }
 
 TEST_P(NonFinite, WholeBatchNormFailsTheBatch) {
-  const auto options = with_tolerance(GetParam().options,
-                                      {.rtol = 1e-13, .scope = NormScope::WholeBatch});
-  const auto solution = Solver(options).solve({.f = spoilt(3, kVictim, 1)},
-                                              torch::zeros({kBatch, kDim}, f64()));
+  const auto options =
+      with_tolerance(GetParam().options, {.rtol = 1e-13, .scope = NormScope::WholeBatch});
+  const auto solution = Solver(options).solve({.f = spoilt(3, kVictim, 1)}, start_);
   EXPECT_EQ(solution.report.count(Status::NonFinite), kBatch);
   EXPECT_TRUE(torch::isfinite(solution.z).all().item<bool>());
 }
@@ -124,7 +127,9 @@ std::string case_name(const ::testing::TestParamInfo<Case>& info) {
   const bool search = broyden != nullptr && broyden->line_search;
   const double value = info.param.value;
   return test::test_name(info.param.options) + (search ? "LineSearch" : "") +
-         (value != value ? "NaN" : value > 0 ? "Inf" : "MinusInf");
+         (value != value ? "NaN"
+          : value > 0    ? "Inf"
+                         : "MinusInf");
 }
 
 INSTANTIATE_TEST_SUITE_P(EverySolver, NonFinite, ::testing::ValuesIn(cases()), case_name);

@@ -19,7 +19,9 @@ struct Case {
   const char* message;
 };
 
-void PrintTo(const Case& c, std::ostream* out) { *out << c.message; }
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.message;
+}
 
 class RefusedOptions : public ::testing::TestWithParam<Case> {};
 
@@ -75,8 +77,8 @@ TEST(SolverOptionsTest, AccessorsReadAndReplaceTheCommonFields) {
     EXPECT_EQ(tolerance(options).atol, 0.25);
     EXPECT_EQ(max_evals(options), 17);
     EXPECT_EQ(guards(options).stagnation_window, Guards{}.stagnation_window);
-    const auto other = with_max_evals(
-        with_tolerance(options, {.rtol = 0.125, .scope = NormScope::WholeBatch}), 3);
+    const auto other =
+        with_max_evals(with_tolerance(options, {.rtol = 0.125, .scope = NormScope::WholeBatch}), 3);
     EXPECT_EQ(other.index(), options.index());
     EXPECT_EQ(tolerance(other).rtol, 0.125);
     EXPECT_EQ(tolerance(other).scope, NormScope::WholeBatch);

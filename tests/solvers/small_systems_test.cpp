@@ -59,8 +59,8 @@ class Arnoldi : public test::Seeded {
   }
   /// Orthonormal rows for every sample.
   std::vector<torch::Tensor> draw_basis(int64_t count) {
-    const auto q = std::get<0>(
-        torch::linalg_qr(torch::randn({kBatch, kDim, count}, generator_, f64())));
+    const auto q =
+        std::get<0>(torch::linalg_qr(torch::randn({kBatch, kDim, count}, generator_, f64())));
     std::vector<torch::Tensor> basis;
     for (int64_t i = 0; i < count; ++i) basis.push_back(q.select(2, i).contiguous());
     return basis;

@@ -5,7 +5,9 @@ namespace deq::test {
 TanhCellImpl::TanhCellImpl(const torch::Tensor& w_value, const torch::Tensor& u_value)
     : w(register_parameter("w", w_value.clone())), u(register_parameter("u", u_value.clone())) {}
 
-State TanhCellImpl::initial_state(const Inputs& inputs) { return {torch::zeros_like(inputs.at(0))}; }
+State TanhCellImpl::initial_state(const Inputs& inputs) {
+  return {torch::zeros_like(inputs.at(0))};
+}
 
 Context TanhCellImpl::prepare(const Inputs& inputs) {
   ++prepared;

@@ -12,7 +12,9 @@
 
 namespace deq::test {
 
-inline torch::TensorOptions f64() { return torch::dtype(torch::kFloat64); }
+inline torch::TensorOptions f64() {
+  return torch::dtype(torch::kFloat64);
+}
 
 /// [D, D] Gaussian entries, scaled to the given spectral radius.
 torch::Tensor matrix_with_radius(int64_t dim, double radius, at::Generator generator);
@@ -58,7 +60,7 @@ torch::Tensor dense_adjoint(const torch::Tensor& jacobian, const torch::Tensor& 
 /// The linearisation of z ↦ f(z) at z; parameters of f stay attached.
 Linearization linearize(const Map& f, const torch::Tensor& z);
 
-/// max |a − b| / max |b|.
+/// max |a − b| / max |b|, and 0 where they are equal.
 double relative_difference(const torch::Tensor& a, const torch::Tensor& b);
 
 /// Counts the calls of f.

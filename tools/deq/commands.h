@@ -2,7 +2,8 @@
 
 #include <CLI/CLI.hpp>
 
-// One file a subcommand. Each adds itself to the program; its work runs when the command line names it.
+// One file a subcommand. Each adds itself to the program; its work runs when the command line names
+// it.
 
 namespace deq::cli {
 

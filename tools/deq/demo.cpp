@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "commands.h"
+#include "deq/core/cuda.h"
 #include "deq/io/run_folder.h"
 #include "output.h"
 
@@ -19,25 +20,29 @@ struct Arguments {
 };
 
 void print_table(const std::vector<Metrics>& results) {
-  std::cout << "\n"
-               "         validation   |df/dz|      evaluations to 1e-3          evaluations to 1e-6\n"
-               "  gamma     MSE        at z*    Picard Anderson Broyden     Picard Anderson Broyden\n";
+  std::cout
+      << "\n"
+         "         validation   |df/dz|      evaluations to 1e-3          evaluations to 1e-6\n"
+         "  gamma     MSE        at z*    Picard Anderson Broyden     Picard Anderson Broyden\n";
   for (size_t i = 0; i < results.size(); ++i) {
     const auto& r = results[i];
-    std::cout << fmt::format("  {:>5} {:>10.4f} {:>10.3f}   {:>7.1f} {:>8.1f} {:>7.1f}    {:>7.1f} "
-                             "{:>8.1f} {:>7.1f}\n",
-                             kGammas[i], number(r, "mse"), number(r, "slope"),
-                             number(r, "nfe_to_1e-3.picard"), number(r, "nfe_to_1e-3.anderson"),
-                             number(r, "nfe_to_1e-3.broyden"), number(r, "nfe_to_1e-6.picard"),
-                             number(r, "nfe_to_1e-6.anderson"), number(r, "nfe_to_1e-6.broyden"));
+    std::cout << fmt::format(
+        "  {:>5} {:>10.4f} {:>10.3f}   {:>7.1f} {:>8.1f} {:>7.1f}    {:>7.1f} "
+        "{:>8.1f} {:>7.1f}\n",
+        kGammas[i], number(r, "mse"), number(r, "slope"), number(r, "nfe_to_1e-3.picard"),
+        number(r, "nfe_to_1e-3.anderson"), number(r, "nfe_to_1e-3.broyden"),
+        number(r, "nfe_to_1e-6.picard"), number(r, "nfe_to_1e-6.anderson"),
+        number(r, "nfe_to_1e-6.broyden"));
   }
-  std::cout << "\nEvery gamma fits the target; the slope at the equilibrium, and with it the cost of\n"
-               "solving for it, falls as gamma grows.\n\n";
+  std::cout
+      << "\nEvery gamma fits the target; the slope at the equilibrium, and with it the cost of\n"
+         "solving for it, falls as gamma grows.\n\n";
 }
 
 void run(const Arguments& arguments) {
   const auto folder =
       arguments.out.empty() ? free_run_folder("demo") : std::filesystem::path(arguments.out);
+  usable_device(arguments.device);  // refused before anything is made
   create_run_folder(folder);
   std::vector<Metrics> results;
   std::vector<std::filesystem::path> runs;
@@ -64,8 +69,9 @@ void add_demo(CLI::App& program) {
   const auto arguments = std::make_shared<Arguments>();
   auto* command = program.add_subcommand(
       "demo", "Run the paper's synthetic experiment for gamma = 0, 1, 2, 4; under a minute.");
-  command->add_option("--out", arguments->out,
-                      "the folder for the runs, which must not exist or be empty (default: runs/demo)");
+  command->add_option(
+      "--out", arguments->out,
+      "the folder for the runs, which must not exist or be empty (default: runs/demo)");
   command->add_option("--seed", arguments->seed, "of the data, the weights and the training")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);

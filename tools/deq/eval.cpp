@@ -37,7 +37,8 @@ void add_eval(CLI::App& program) {
       "eval", "Evaluate a finished run on its validation set: error, stability, cost to converge.");
   command->add_option("RUN", arguments->run, "a run folder, as `deq train` makes them")->required();
   command->add_option("--device", arguments->device, "cpu, cuda or cuda:N")->capture_default_str();
-  command->add_flag("--json", arguments->json, "print one JSON object with the names of metrics.jsonl");
+  command->add_flag("--json", arguments->json,
+                    "print one JSON object with the names of metrics.jsonl");
   command->callback([arguments] { run(*arguments); });
 }
 

@@ -19,7 +19,8 @@ int complain(const std::string& message, int status) {
 
 int main(int argc, char** argv) {
   CLI::App program(
-      "Deep equilibrium models: networks whose output is the fixed point z* = f(z*; x) of one layer.\n"
+      "Deep equilibrium models: networks whose output is the fixed point z* = f(z*; x) of one "
+      "layer.\n"
       "New here? Run `deq demo`, then open the report it names.",
       "deq");
   program.set_version_flag("--version", std::string("deq ") + deq::version());

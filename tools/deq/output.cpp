@@ -44,21 +44,20 @@ Metrics train_into(const std::filesystem::path& folder, const SyntheticConfig& c
   JsonLines metrics(metrics_file(folder));
   Metrics last;
   ProgressBar bar(folder.filename().string(), quiet);
-  experiment.train(
-      {.record =
-           [&](const Metrics& line) {
-             metrics.append(line);
-             if (std::get<std::string>(line[2].second) != "valid") return;
-             last = line;
-             if (quiet) return;
-             bar.clear();
-             std::cerr << fmt::format("{}: epoch {:.0f}  mse {:.4g}  slope {:.3f}  residual {:.1e}\n",
-                                      folder.filename().string(), number(line, "epoch"),
-                                      number(line, "mse"), number(line, "slope"),
-                                      number(line, "residual"));
-           },
-       .progress = [&](int64_t step, int64_t steps,
-                       double loss) { bar.update(step, steps, loss); }});
+  experiment.train({.record =
+                        [&](const Metrics& line) {
+                          metrics.append(line);
+                          if (std::get<std::string>(line[2].second) != "valid") return;
+                          last = line;
+                          if (quiet) return;
+                          bar.clear();
+                          std::cerr << fmt::format(
+                              "{}: epoch {:.0f}  mse {:.4g}  slope {:.3f}  residual {:.1e}\n",
+                              folder.filename().string(), number(line, "epoch"),
+                              number(line, "mse"), number(line, "slope"), number(line, "residual"));
+                        },
+                    .progress = [&](int64_t step, int64_t steps,
+                                    double loss) { bar.update(step, steps, loss); }});
   std::filesystem::create_directories(final_checkpoint(folder).parent_path());
   write_safetensors(final_checkpoint(folder), experiment.checkpoint());
   return last;

@@ -23,7 +23,9 @@ std::string duration(double seconds) {
 ProgressBar::ProgressBar(std::string label, bool quiet)
     : label_(std::move(label)), shown_(!quiet && isatty(STDERR_FILENO) == 1) {}
 
-ProgressBar::~ProgressBar() { clear(); }
+ProgressBar::~ProgressBar() {
+  clear();
+}
 
 void ProgressBar::update(int64_t done, int64_t total, double loss) {
   const auto now = Clock::now();

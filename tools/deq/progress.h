@@ -6,8 +6,8 @@
 
 namespace deq::cli {
 
-/// A bar with rate and time left on a terminal; elsewhere nothing, so that logs stay readable. Writes
-/// to standard error: standard output holds results only.
+/// A bar with rate and time left on a terminal; elsewhere nothing, so that logs stay readable.
+/// Writes to standard error: standard output holds results only.
 class ProgressBar {
  public:
   ProgressBar(std::string label, bool quiet);

@@ -15,8 +15,8 @@ struct Arguments {
 
 void run(const Arguments& arguments) {
   const std::vector<std::filesystem::path> runs(arguments.runs.begin(), arguments.runs.end());
-  const auto file = arguments.out.empty() ? runs.front() / "report.html"
-                                          : std::filesystem::path(arguments.out);
+  const auto file =
+      arguments.out.empty() ? runs.front() / "report.html" : std::filesystem::path(arguments.out);
   write_file_atomically(file, render_report(runs, arguments.title));
   std::cout << file.string() << '\n';
 }

@@ -20,8 +20,8 @@ struct Arguments {
 void run(const Arguments& arguments) {
   const auto experiment = experiment_of(arguments.config, arguments.overrides);
   const auto config = load_synthetic(arguments.config, arguments.overrides);
-  const auto folder = arguments.out.empty() ? free_run_folder(experiment)
-                                            : std::filesystem::path(arguments.out);
+  const auto folder =
+      arguments.out.empty() ? free_run_folder(experiment) : std::filesystem::path(arguments.out);
   auto result = train_into(folder, config, arguments.device, arguments.json);
   const auto report = write_report(folder, {folder}, folder.filename().string());
   if (arguments.json) {
@@ -48,7 +48,8 @@ void add_train(CLI::App& program) {
   command->add_option("--device", arguments->device, "cpu, cuda or cuda:N")->capture_default_str();
   command->add_option("--out", arguments->out,
                       "the run folder, which must not exist or be empty (default: runs/NAME)");
-  command->add_flag("--json", arguments->json, "print the result as one JSON object, and no progress");
+  command->add_flag("--json", arguments->json,
+                    "print the result as one JSON object, and no progress");
   command->callback([arguments] { run(*arguments); });
 }
 

@@ -24,8 +24,8 @@ struct Truncated {
 /// u = g, no product at all (Fung et al. 2022).
 struct JacobianFree {};
 
-/// Backpropagation through `steps` damped steps z ← (1 − τ) z + τ f(z) from z* (Geng et al. 2021). With
-/// autograd on, the layer's value is the last of them; without, it is z*.
+/// Backpropagation through `steps` damped steps z ← (1 − τ) z + τ f(z) from z* (Geng et al. 2021).
+/// With autograd on, the layer's value is the last of them; without, it is z*.
 struct Phantom {
   int64_t steps = 5;  ///< steps ≥ 1
   double tau = 0.5;   ///< 0 < tau ≤ 1

@@ -12,8 +12,8 @@ struct CudaStatus {
   std::string reason;
 };
 
-/// Loads the CUDA plugin (libdeq_cuda.so: next to the program, in ../lib, or where DEQ_CUDA_PLUGIN says)
-/// on the first call. Without it, or without a GPU, everything goes on on the CPU.
+/// Loads the CUDA plugin (libdeq_cuda.so: next to the program, in ../lib, or where DEQ_CUDA_PLUGIN
+/// says) on the first call. Without it, or without a GPU, everything goes on on the CPU.
 const CudaStatus& load_cuda();
 
 /// "cpu", "cuda" or "cuda:N" as a device that can be used; a UsageError otherwise.

@@ -14,16 +14,17 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// What the user of a program asked for cannot be done as asked (as against: it was tried and failed).
+/// What the user of a program asked for cannot be done as asked (as against: it was tried and
+/// failed).
 class UsageError : public Error {
  public:
   using Error::Error;
 };
 
-/// Throws Error with the concatenated parts unless `ok`.
-template <class... Parts>
+/// Throws an Error (or another Exception) with the concatenated parts unless `ok`.
+template <class Exception = Error, class... Parts>
 void require(bool ok, const Parts&... parts) {
-  if (!ok) throw Error(c10::str(parts...));
+  if (!ok) throw Exception(c10::str(parts...));
 }
 
 }  // namespace deq

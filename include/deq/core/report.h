@@ -23,8 +23,8 @@ std::string_view name(Status status);
 /// One line that says what to try.
 std::string_view advice(Status status);
 
-/// What one observed iterate looked like: the means and maxima are over the samples still active when
-/// it was observed. With NormScope::WholeBatch every figure is that of the whole batch.
+/// What one observed iterate looked like: the means and maxima are over the samples still active
+/// when it was observed. With NormScope::WholeBatch every figure is that of the whole batch.
 struct TracePoint {
   int64_t evaluations = 0;  ///< spent so far, this one included
   int64_t active = 0;       ///< samples not yet frozen before this observation

@@ -6,8 +6,8 @@
 
 namespace deq {
 
-/// A CPU generator of its own for each purpose: streams of one seed are independent, and drawing more
-/// from one does not shift the others.
+/// A CPU generator of its own for each purpose: streams of one seed are independent, and drawing
+/// more from one does not shift the others.
 at::Generator random_stream(uint64_t seed, uint64_t stream);
 
 }  // namespace deq

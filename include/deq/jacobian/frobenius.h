@@ -29,8 +29,9 @@ torch::Tensor frobenius_squared(const Linearization& at, const Hutchinson& optio
 torch::Tensor jacobian_penalty(const Linearization& at, const Hutchinson& options = {},
                                std::optional<at::Generator> generator = {});
 
-/// The penalty of Linsley et al. (2020), ‖(1ᵀJ − λ)⁺‖₂ averaged over the batch. It does not bound the
-/// spectral radius (J = [[2, −2], [−2, 2]] has penalty 0 and an eigenvalue 4); here to compare with.
+/// The penalty of Linsley et al. (2020), ‖(1ᵀJ − λ)⁺‖₂ averaged over the batch. It does not bound
+/// the spectral radius (J = [[2, −2], [−2, 2]] has penalty 0 and an eigenvalue 4); here to compare
+/// with.
 torch::Tensor linsley_penalty(const Linearization& at, double lambda);
 
 }  // namespace deq

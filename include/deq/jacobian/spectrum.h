@@ -25,8 +25,8 @@ struct SpectralRadius {
   double mean() const;
 };
 
-/// The spectral radius of every sample's J by restarted Arnoldi on vector–Jacobian products. Unlike the
-/// power method it is right where the dominant eigenvalues are a complex pair.
+/// The spectral radius of every sample's J by restarted Arnoldi on vector–Jacobian products. Unlike
+/// the power method it is right where the dominant eigenvalues are a complex pair.
 SpectralRadius spectral_radius(const Linearization& at, const SpectralRadiusOptions& options = {},
                                std::optional<at::Generator> generator = {});
 

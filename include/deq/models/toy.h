@@ -10,8 +10,8 @@
 namespace deq {
 
 struct ToyOptions {
-  int64_t hidden = 50;   ///< hidden ≥ 1
-  double x_min = -2.0;   ///< the inputs the hidden units are spread over at the start
+  int64_t hidden = 50;  ///< hidden ≥ 1
+  double x_min = -2.0;  ///< the inputs the hidden units are spread over at the start
   double x_max = 2.0;
 };
 
@@ -19,8 +19,7 @@ struct ToyOptions {
 ///   f(z; x) = W₂ᵀ ReLU(W₁ z + U x + b),   z, x ∈ ℝ.
 class ToyCellImpl : public Cell {
  public:
-  explicit ToyCellImpl(const ToyOptions& options = {},
-                       std::optional<at::Generator> generator = {});
+  explicit ToyCellImpl(const ToyOptions& options = {}, std::optional<at::Generator> generator = {});
 
   State initial_state(const Inputs& inputs) override;
   Context prepare(const Inputs& inputs) override;

@@ -34,8 +34,8 @@ class Equilibrated {
   const Report& adjoint() const { return *adjoint_; }
 
   /// f around the detached z*, for Jacobian penalties and spectra. Shares the graph of the one step
-  /// that the gradient needs anyway; where the gradient rule has none, it costs one evaluation. Sum a
-  /// penalty made from it with the loss and call backward() once.
+  /// that the gradient needs anyway; where the gradient rule has none, it costs one evaluation. Sum
+  /// a penalty made from it with the loss and call backward() once.
   const Linearization& linearization() const;
 
  private:
@@ -45,8 +45,8 @@ class Equilibrated {
   std::shared_ptr<Tape> tape_;
 };
 
-/// The layer z* = f(z*; x). It keeps nothing of a pass: it may be called many times in one graph, in
-/// train or eval mode, and from several threads.
+/// The layer z* = f(z*; x). It keeps nothing of a pass: it may be called many times in one graph,
+/// in train or eval mode, and from several threads.
 class EquilibriumImpl : public torch::nn::Module {
  public:
   explicit EquilibriumImpl(std::shared_ptr<Cell> cell, EquilibriumOptions options = {});
@@ -58,7 +58,9 @@ class EquilibriumImpl : public torch::nn::Module {
       : EquilibriumImpl(as_cell(module), std::move(options)) {}
 
   Equilibrated forward(const torch::Tensor& x) { return forward(Inputs{x}); }
-  Equilibrated forward(const Inputs& inputs) { return forward(inputs, cell_->initial_state(inputs)); }
+  Equilibrated forward(const Inputs& inputs) {
+    return forward(inputs, cell_->initial_state(inputs));
+  }
   /// Starts from `z0`, e.g. the equilibrium of a similar input.
   Equilibrated forward(const Inputs& inputs, const State& z0);
 

@@ -10,8 +10,8 @@
 
 namespace deq {
 
-/// Slabs [B, D] that live from one solve to the next. A slab is free again when nobody else refers to
-/// it, so histories are plain lists of tensors and nothing is ever returned by hand.
+/// Slabs [B, D] that live from one solve to the next. A slab is free again when nobody else refers
+/// to it, so histories are plain lists of tensors and nothing is ever returned by hand.
 class SlabPool {
  public:
   /// Drops the slabs when the shape, type or device differs from what it holds.
@@ -70,7 +70,8 @@ class Iteration {
 
   /// Evaluates f at a point that is no candidate. Must only be called while running().
   torch::Tensor probe(const torch::Tensor& z);
-  /// J(z)·v at the current iterate if the problem has it (counted as an evaluation), else undefined.
+  /// J(z)·v at the current iterate if the problem has it (counted as an evaluation), else
+  /// undefined.
   torch::Tensor jacobian_product(const torch::Tensor& v);
 
   torch::Tensor slab();  ///< an uninitialised slab [B, D]

@@ -6,12 +6,13 @@
 
 #include "deq/core/tolerance.h"
 
-// Every solver is an aggregate of its options. `max_evals` is the budget of evaluations of f, at least
-// 1, trial points and probes included. Options are validated when a Solver is made of them.
+// Every solver is an aggregate of its options. `max_evals` is the budget of evaluations of f, at
+// least 1, trial points and probes included. Options are validated when a Solver is made of them.
 
 namespace deq {
 
-/// z ← z + damping·(f(z) − z). Needs no memory; converges where the Jacobian's spectral radius is < 1.
+/// z ← z + damping·(f(z) − z). Needs no memory; converges where the Jacobian's spectral radius is
+/// < 1.
 struct Picard {
   double damping = 1.0;  ///< 0 < damping ≤ 1
   Tolerance tol{};
@@ -48,7 +49,8 @@ struct Broyden {
   Guards guards{};
 };
 
-/// Broyden with a fixed history: the oldest update is dropped when `memory` is full. Two slabs a row.
+/// Broyden with a fixed history: the oldest update is dropped when `memory` is full. Two slabs a
+/// row.
 struct LimitedBroyden {
   int64_t memory = 8;  ///< memory ≥ 1
   Tolerance tol{};
@@ -56,11 +58,12 @@ struct LimitedBroyden {
   Guards guards{};
 };
 
-/// Newton's method; each linear system (I − J) d = g by GMRES, whose products with J are differences
-/// of f (one evaluation each) unless the problem brings its own. Backtracks on the residual.
+/// Newton's method; each linear system (I − J) d = g by GMRES, whose products with J are
+/// differences of f (one evaluation each) unless the problem brings its own. Backtracks on the
+/// residual.
 struct NewtonKrylov {
   int64_t krylov_dim = 20;  ///< GMRES vectors, krylov_dim ≥ 1
-  double forcing = 1e-2;    ///< GMRES stops at ‖g − (I − J) d‖ ≤ forcing·‖g‖, 0 ≤ forcing < 1
+  double forcing = 1e-2;  ///< GMRES stops at ‖g − (I − J) d‖ ≤ forcing·‖g‖, 0 ≤ forcing < 1
   Tolerance tol{};
   int64_t max_evals = 100;
   Guards guards{};

@@ -40,8 +40,8 @@ struct Solution {
   Report report;
 };
 
-/// A fixed-point solver for batches of problems z = f(z). It may be used from several threads at once:
-/// each solve takes a workspace of its own, and gives it back for the next.
+/// A fixed-point solver for batches of problems z = f(z). It may be used from several threads at
+/// once: each solve takes a workspace of its own, and gives it back for the next.
 class Solver {
  public:
   explicit Solver(SolverOptions options);

@@ -16,7 +16,7 @@ namespace deq {
 Equilibrium make_synthetic_layer(const SyntheticConfig& config);
 
 struct TrainingHooks {
-  std::function<void(const Metrics&)> record;                       ///< a line of metrics
+  std::function<void(const Metrics&)> record;                              ///< a line of metrics
   std::function<void(int64_t step, int64_t steps, double loss)> progress;  ///< after each step
 };
 

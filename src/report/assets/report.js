@@ -136,7 +136,10 @@ function plot(group, target, { label, size = '', build, layout }) {
 
 function draw({ div, group, traces, layout }) {
   const data = traces().map((t) => ({ ...t, visible: !group.hidden.has(t.meta) }));
-  return Plotly.react(div, data, { ...baseLayout(), ...layout() }, CONFIG);
+  // A print does not wait for Plotly to resize, so it is told the size; a WebGL canvas would come out empty, and keeps its own.
+  const printing = 'print' in document.documentElement.dataset;
+  const size = printing ? { width: div.clientWidth, height: div.clientHeight } : { autosize: true };
+  return Plotly.react(div, data, { ...baseLayout(), ...layout(), ...(group.solid ? {} : size) }, CONFIG);
 }
 
 /** One legend for a group of plots, as buttons: Plotly's own cannot be reached by keyboard. */
@@ -205,13 +208,11 @@ function configSection(runs) {
 
 function environmentSection(environment) {
   const keys = Object.keys(environment ?? {});
-  const table = matrixTable('Environment', keys, [{ label: 'Value' }], (_, key) => String(environment[key]));
-  if (keys.length) show('environment', table);
+  if (keys.length) show('environment', matrixTable('Environment', keys, [{ label: 'Value' }], (_, key) => String(environment[key])));
 }
 
 // ---------------------------------------------------------------- Figure 5, top: surfaces
-const MAX_3D = 8; // browsers drop the oldest WebGL context when a page holds too many
-const CENTER = { x: 0, y: 0, z: -0.18 }; // leaves room for the labels below
+const CENTER = { x: 0, y: 0, z: -0.2 }; // leaves room for the labels below
 const SURFACE = { meta: 'surface', colorscale: 'Viridis',
   hovertemplate: 'x %{x:.3f}<br>z %{y:.3f}<br>f(z; x) %{z:.3f}<extra></extra>' };
 const hasWebGL = () => Boolean(document.createElement('canvas').getContext('webgl'));
@@ -222,21 +223,20 @@ function surfaceTraces(run, ranges) {
   const lift = (ranges.f[1] - ranges.f[0]) * 0.01;
   const lines = (meta, xs, zs, fs, style) => [lift, -lift].map((d) => trace(meta, xs, zs, style,
     { type: 'scatter3d', z: list(fs).map((v) => (isNum(v) ? v + d : null)) }));
-  const [lo, hi] = ranges.z;
   return [
     { ...SURFACE, type: 'surface', x, y: z, z: f, cmin: ranges.f[0], cmax: ranges.f[1], showscale: false,
       lighting: { ambient: 0.8, diffuse: 0.5, specular: 0.05 } },
-    { type: 'surface', meta: 'plane', x: ranges.x, y: [lo, hi], z: [[lo, lo], [hi, hi]], opacity: 0.35, hoverinfo: 'skip',
+    { type: 'surface', meta: 'plane', x: ranges.x, y: ranges.z, z: ranges.z.map((v) => [v, v]), opacity: 0.35, hoverinfo: 'skip',
       showscale: false, colorscale: [[0, css('plane')], [1, css('plane')]] },
-    ...lines('curve', x, zStar, zStar, { color: css('curve'), width: 8, dash: 'dash' }),
+    ...lines('curve', x, zStar, zStar, { color: css('curve'), width: 7, dash: 'dash' }),
     ...run.slices.flatMap((s) => lines('slices', s.z.map(() => s.x), s.z, s.f, { color: css('slice'), width: 3 })),
   ];
 }
 
 function surfaceLayout(ranges) {
-  const side = (title, range) => ({ ...axis(title), range, title: { text: title }, nticks: 5, showspikes: false });
+  const side = (title, range) => ({ ...axis(title), range, title: { text: title }, nticks: 5, showspikes: false, color: css('scene') });
   const axes = { xaxis: side('x', ranges.x), yaxis: side('z', ranges.z), zaxis: side('f(z; x)', ranges.f) };
-  const camera = { eye: { x: 1.4, y: -1.4, z: 0.9 }, center: CENTER };
+  const camera = { eye: { x: 1.25, y: 1.4, z: 1 }, center: CENTER };
   const shape = { aspectmode: 'manual', aspectratio: { x: 1.1, y: 1.1, z: 0.8 } };
   return { margin: { l: 0, r: 0, t: 0, b: 0 }, scene: { camera, dragmode: 'turntable', ...shape, ...axes } };
 }
@@ -272,9 +272,9 @@ function linkCameras(group) {
 function surfaceSection(runs) {
   const shown = runs.filter((r) => hasData(r.surface?.x) && hasData(r.surface.z) && hasData(r.surface.f?.[0]));
   if (!shown.length) return;
-  const solid = shown.length <= MAX_3D && hasWebGL();
+  const solid = shown.length <= 8 && hasWebGL(); // browsers drop the oldest context when a page holds too many
   const ranges = Object.fromEntries(['x', 'z', 'f'].map((key) => [key, extent(shown.map((r) => r.surface[key]))]));
-  const group = newGroup('plane');
+  const group = { ...newGroup('plane'), solid };
   const figures = shown.map((run) => plot(group, figure(run.label), {
     size: 'tall', build: () => (solid ? surfaceTraces : contourTraces)(run, ranges),
     layout: () => (solid ? surfaceLayout : contourLayout)(ranges),
@@ -311,8 +311,8 @@ function solverTrace(solver, { z, f, iterates }) {
 }
 
 function iteratePlot(group, target, slice, range, options) {
-  const ring = () => ({ symbol: 'circle-open', size: 13, color: css('curve'), line: { width: 2.5 } });
   const layout = () => ({ xaxis: axis('z', { range }), yaxis: axis('f(z; x)', { range }) });
+  const ring = () => ({ symbol: 'circle-open', size: 13, color: css('curve'), line: { width: 2.5 } });
   const build = () => [
     trace('diagonal', range, range, { color: css('muted'), width: 1, dash: 'dot' }),
     trace('f', slice.z, slice.f, { color: css('ink'), width: 2.2 }),
@@ -323,6 +323,7 @@ function iteratePlot(group, target, slice, range, options) {
 }
 const steps = ({ iterates }) => SOLVERS.filter((s) => hasData(iterates[s.key]))
   .map((s) => `${s.short}\u00a0${iterates[s.key].length - 1}`).join(', ');
+
 function slicesSection(runs) {
   const all = runs.flatMap((run) => run.slices.map((s) => ({ ...s, run })));
   if (!all.length) return;
@@ -385,8 +386,7 @@ function curveTraces(run, { step }, values, log) {
   const x = step ?? y.map((_, k) => k);
   const style = { color: css(run.colour), width: 2, dash: run.dash };
   const hovertemplate = `${run.label}: %{y:.4g} at %{x}<extra></extra>`;
-  const mode = y.length < 3 ? 'lines+markers' : 'lines';
-  const main = (ys) => trace(run.key, x, ys, style, { connectgaps: true, mode, hovertemplate });
+  const main = (ys) => trace(run.key, x, ys, style, { connectgaps: true, mode: y.length < 3 ? 'markers' : 'lines', hovertemplate });
   if (y.length < 100) return [main(y)];
   const faint = { opacity: 0.22, hoverinfo: 'skip', hovertemplate: null };
   return [trace(run.key, x, y, { color: style.color, width: 1 }, faint), main(movingMean(y, Math.ceil(y.length / 60)))];
@@ -414,18 +414,17 @@ function headings(data, runs) {
   if (data.title) byId('title').textContent = document.title = data.title;
   const when = String(data.generated ?? '');
   const time = el('time', { datetime: when }, when.replace('T', ' ').replace('Z', ' UTC'));
-  byId('byline').append(`libdeq ${data.deq_version ?? ''} · ${runs.length} run${runs.length === 1 ? '' : 's'} · `, time);
+  byId('byline').append(`libdeq ${data.deq_version ?? ''} · ${runs.length} run${runs.length === 1 ? '' : 's'}${when && ' · '}`, time);
   for (const { id, dataset } of document.querySelectorAll('section:not([hidden])')) {
     byId('contents').append(el('li', {}, el('a', { href: `#${id}` }, dataset.name)));
   }
 }
 
-/** Paper gets light colours and plots at the width of the page; neither can be done by CSS alone. */
+/** Paper gets light colours, and plots drawn at its own width: neither can be done by CSS alone. */
 function watchPrintAndTheme() {
-  const root = document.documentElement;
-  const redraw = () => panels.forEach((p) => { draw(p); Plotly.Plots.resize(p.div); });
-  addEventListener('beforeprint', () => { root.dataset.print = ''; redraw(); });
-  addEventListener('afterprint', () => { delete root.dataset.print; redraw(); });
+  const redraw = () => panels.forEach(draw);
+  addEventListener('beforeprint', () => { document.documentElement.dataset.print = ''; redraw(); });
+  addEventListener('afterprint', () => { delete document.documentElement.dataset.print; redraw(); });
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redraw);
 }
 

@@ -1,0 +1,146 @@
+"""The program used as documented: runs, evaluations, reports."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import unittest
+
+from program import CONFIG, SHORT, SOURCE, ProgramTest
+
+SUBCOMMANDS = ("train", "eval", "demo", "report", "doctor")
+
+
+class Help(ProgramTest):
+    def test_version_is_that_of_the_build(self):
+        version = re.search(r"project\(deq VERSION (\S+)", (SOURCE / "CMakeLists.txt").read_text())[1]
+        self.assertEqual(self.deq("--version").stdout.strip(), f"deq {version}")
+
+    def test_help_names_every_subcommand_and_each_has_its_own(self):
+        text = self.deq("--help").stdout
+        for name in SUBCOMMANDS:
+            self.assertIn(name, text)
+            self.assertIn("Usage: deq " + name, self.deq(name, "--help").stdout)
+
+
+class Train(ProgramTest):
+    def test_a_run_folder_holds_everything(self):
+        result = self.train("some/new/run")
+        run = self.folder / "some/new/run"
+        for name in ("config.toml", "metrics.jsonl", "checkpoints/final.safetensors", "report.html"):
+            self.assertTrue((run / name).is_file(), name)
+        lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        self.assertEqual([line["split"] for line in lines], ["train", "train", "valid"])
+        last = lines[-1]
+        for name in ("mse", "slope", "rho", "jacobian_norm", "residual", "nfe_forward",
+                     "nfe_to_1e-3.picard", "nfe_to_1e-6.broyden"):
+            self.assertEqual(result[name], last[name], name)
+        self.assertEqual(result["run"], "some/new/run")
+
+    def test_the_effective_configuration_gives_the_same_run(self):
+        self.train("first", "--set", "jacobian.gamma=3", "--set", "seed=5")
+        self.deq("train", "first/config.toml", "--out", "second", "--json")
+        first, second = (self.folder / name / "checkpoints/final.safetensors"
+                         for name in ("first", "second"))
+        self.assertEqual(first.read_bytes(), second.read_bytes())
+
+    def test_another_seed_gives_another_run(self):
+        self.assertNotEqual(self.train("a")["mse"], self.train("b", "--set", "seed=1")["mse"])
+
+    def test_every_solver_and_gradient_trains(self):
+        for solver in ("picard", "anderson", "broyden", "limited-broyden", "newton-krylov"):
+            result = self.train(f"run-{solver}", "--set", f"solver.forward.name={solver}", "--set",
+                                f"solver.adjoint.name={solver}")
+            self.assertLess(result["mse"], 20, solver)
+        for gradient in ("truncated", "jacobian-free", "phantom", "unrolled"):
+            result = self.train(f"run-{gradient}", "--set", f"gradient.name={gradient}")
+            self.assertLess(result["mse"], 20, gradient)
+
+    def test_a_folder_is_chosen_where_none_is_given(self):
+        for expected in ("runs/synthetic", "runs/synthetic-2"):
+            result = json.loads(self.deq("train", CONFIG, *SHORT, "--json").stdout)
+            self.assertEqual(result["run"], expected)
+
+    def test_plain_lines_where_there_is_no_terminal(self):
+        result = self.deq("train", CONFIG, *SHORT, "--out", "run")
+        self.assertNotIn("\033", result.stderr)
+        self.assertNotIn("\r", result.stderr)
+        self.assertIn("epoch 2", result.stderr)
+        self.assertIn("report: run/report.html", result.stdout)
+
+
+class Eval(ProgramTest):
+    def test_measures_what_training_measured_last(self):
+        trained = self.train()
+        evaluated = json.loads(self.deq("eval", "run", "--json").stdout)
+        for name, value in evaluated.items():
+            self.assertEqual(trained[name], value, name)
+        self.assertIn("mse", self.deq("eval", "run").stdout)
+
+
+class Report(ProgramTest):
+    def test_several_runs_on_one_page_that_loads_nothing(self):
+        self.train("a")
+        self.train("b", "--set", "jacobian.gamma=4")
+        self.deq("report", "a", "b", "--out", "both.html", "--title", "A </script> title")
+        page = (self.folder / "both.html").read_text()
+        data = json.loads(re.search(r'id="deq-data">(.*?)</script>', page, re.DOTALL)[1])
+        self.assertEqual([run["gamma"] for run in data["runs"]], ["1", "4"])
+        self.assertEqual(data["title"], "A </script> title")
+        for run in data["runs"]:
+            self.assertEqual(len(run["slices"]), 3)
+            surface = run["surface"]
+            self.assertEqual(len(surface["f"]), len(surface["z"]))
+            self.assertEqual(len(surface["f"][0]), len(surface["x"]))
+        slope_below, slope_above = data["figure4"]
+        self.assertAlmostEqual(slope_below["picard"][-1], slope_below["z_star"], places=3)
+        self.assertGreater(abs(slope_above["picard"][-1] - slope_above["z_star"]), 0.1)
+        self.assertAlmostEqual(slope_above["broyden"][-1], slope_above["z_star"], places=5)
+        without_plotly = page.replace(page[page.index("plotly.js v"):page.rindex("deq-data")], "")
+        self.assertNotRegex(without_plotly, r'(src|href)\s*=\s*"(https?:)?//')
+
+
+class Demo(ProgramTest):
+    def test_the_papers_findings(self):
+        lines = self.deq("demo", "--out", "demo", "--json").stdout.splitlines()
+        runs = [json.loads(line) for line in lines]
+        self.assertEqual(len(runs), 4)
+        for run in runs:
+            self.assertLess(run["mse"], 0.02)  # the target's variance is 3.7, the noise's 0.0025
+        for name in ("slope", "rho", "nfe_to_1e-3.picard", "nfe_to_1e-6.picard"):
+            values = [run[name] for run in runs]
+            self.assertEqual(values, sorted(values, reverse=True), name)
+        self.assertLess(runs[-1]["slope"], 0.25 * runs[0]["slope"])
+        self.assertLess(runs[-1]["nfe_to_1e-3.picard"], 0.5 * runs[0]["nfe_to_1e-3.picard"])
+        self.assertLess(runs[-1]["nfe_to_1e-3.broyden"], runs[0]["nfe_to_1e-3.broyden"])
+        self.assertTrue((self.folder / "demo/report.html").is_file())
+
+
+class Doctor(ProgramTest):
+    def test_tells_versions_and_devices(self):
+        facts = json.loads(self.deq("doctor", "--json").stdout)
+        self.assertTrue(facts["libtorch"].startswith("2.11"))
+        self.assertIn(facts["cuda"], ("available", "not available"))
+        if facts["cuda"] == "not available":
+            self.assertIn("cuda_reason", facts)
+        self.assertIn(facts["libtorch"], self.deq("doctor").stdout)
+
+
+class Readme(ProgramTest):
+    def test_the_documented_commands_run(self):
+        readme = (SOURCE / "README.md").read_text()
+        section = readme[readme.index("## The program"):]
+        block = re.search(r"```sh\n(.*?)```", section, re.DOTALL)[1]
+        commands = [shlex.split(line, comments=True) for line in block.splitlines()]
+        self.assertGreaterEqual(len(commands), 4)
+        os.symlink(SOURCE / "configs", self.folder / "configs")
+        for command in commands:
+            self.assertEqual(command[0], "deq")
+            result = subprocess.run([os.environ["DEQ_BINARY"], *command[1:]], cwd=self.folder,
+                                    capture_output=True, text=True)
+            self.assertEqual(result.returncode, 0, (command, result.stderr))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,94 @@
+"""Bad input: one clear sentence, exit status 2 (misuse) or 1 (it failed), nothing half-written."""
+
+import json
+import unittest
+
+from program import CONFIG, SHORT, ProgramTest
+
+
+class CommandLine(ProgramTest):
+    def test_what_the_command_line_lacks_or_has_too_much(self):
+        for arguments in ([], ["dance"], ["train"], ["train", CONFIG, "--wings"], ["eval"],
+                          ["report"], ["demo", "--seed", "-1"], ["demo", "--seed", "x"]):
+            result = self.deq(*arguments, status=2)
+            self.assertIn("--help", result.stderr, arguments)
+            self.assertEqual(self.tree(), {})
+
+
+class Configuration(ProgramTest):
+    def test_a_missing_file(self):
+        self.assertIn("nowhere.toml", self.refused("train", "nowhere.toml"))
+
+    def test_a_bad_value_names_line_key_value_and_what_is_allowed(self):
+        (self.folder / "bad.toml").write_text(
+            'experiment = "synthetic"\n\n[train]\nbatch_size = -3\n')
+        message = self.refused("train", "bad.toml")
+        for part in ("bad.toml:4", "train.batch_size", "-3", "≥ 1"):
+            self.assertIn(part, message)
+
+    def test_an_unknown_key_is_named_with_its_neighbour(self):
+        (self.folder / "bad.toml").write_text('experiment = "synthetic"\n[train]\nepoch = 3\n')
+        message = self.refused("train", "bad.toml")
+        self.assertIn("bad.toml:3", message)
+        self.assertIn('did you mean "train.epochs"', message)
+
+    def test_a_bad_override(self):
+        for override in ("train.epochs=abc", "train.epochs", "solver.forward.name=magic",
+                         "jacobian.gamma=nan"):
+            self.assertIn(override, self.refused("train", CONFIG, "--set", override))
+
+    def test_broken_toml(self):
+        (self.folder / "bad.toml").write_text('experiment = "synthetic\n')
+        self.assertIn("bad.toml:1", self.refused("train", "bad.toml"))
+
+
+class Devices(ProgramTest):
+    def test_an_unknown_device(self):
+        message = self.refused("train", CONFIG, "--device", "abacus")
+        self.assertIn('"abacus"', message)
+        self.assertIn("cpu, cuda", message)
+
+    def test_cuda_where_there_is_none(self):
+        if json.loads(self.deq("doctor", "--json").stdout)["cuda"] == "available":
+            self.skipTest("this machine has a GPU")
+        for command in (["train", CONFIG], ["demo"]):
+            self.assertIn('"cuda"', self.refused(*command, "--device", "cuda"))
+
+
+class Folders(ProgramTest):
+    def test_a_folder_in_use_is_never_touched(self):
+        self.train()
+        for command in (["train", CONFIG, *SHORT], ["demo"]):
+            self.assertIn("run", self.refused(*command, "--out", "run"))
+
+    def test_no_run_there(self):
+        (self.folder / "empty").mkdir()
+        for command in ("eval", "report"):
+            self.assertIn("nowhere", self.refused(command, "nowhere"))
+            self.assertIn("config.toml", self.refused(command, "empty"))
+
+    def test_a_damaged_checkpoint(self):
+        self.train()
+        checkpoint = self.folder / "run/checkpoints/final.safetensors"
+        whole = checkpoint.read_bytes()
+        for damaged in (whole[:-8], whole[:20], b"", b"\xff" * 64):
+            checkpoint.write_bytes(damaged)
+            self.assertIn("final.safetensors", self.refused("eval", "run", status=1))
+
+    def test_a_checkpoint_of_another_size(self):
+        self.train()
+        config = self.folder / "run/config.toml"
+        config.write_text(config.read_text().replace("hidden = 50", "hidden = 51"))
+        self.assertIn("shape", self.refused("eval", "run", status=1))
+
+
+class Numerics(ProgramTest):
+    def test_a_loss_that_is_no_longer_finite(self):
+        result = self.deq("train", CONFIG, *SHORT, "--set", "train.lr=1e30", "--out", "run", "--json",
+                          status=1)
+        self.assertRegex(result.stderr, r"^deq: training stopped at step \d+: the loss is not finite")
+        self.assertEqual(result.stderr.count("\n"), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
