@@ -12,15 +12,16 @@ ToyCellImpl::ToyCellImpl(const ToyOptions& options, std::optional<at::Generator>
     return torch::rand(shape, generator) * (high - low) + low;
   };
   const auto hidden = options.hidden;
-  // Steep units whose kinks, −b/U, cover the inputs evenly, and a small W₂: from there 3,200 steps
-  // of Adam at 10⁻³ fit the target to the noise. W₁ has the signs of W₂, so that f starts with a
-  // slope of about 0.5 in z: a contraction, with something left for the penalty to flatten.
-  const auto signs = uniform({hidden, 1}, -1, 1).sign();
-  u_ = register_parameter("u", signs * uniform({hidden, 1}, 3, 6));
+  // Steep units that open to the right and to the left in turn, with kinks −b/U that cover the inputs
+  // evenly, and a small W₂: from there 3,200 steps of Adam at 10⁻³ fit the target nearly to the noise.
+  // W₁ has the signs of W₂, so that f starts as a contraction with a positive slope in z: something
+  // is there for the penalty to flatten.
+  const auto sides = (1 - 2 * (torch::arange(hidden) % 2)).view({hidden, 1});
+  u_ = register_parameter("u", sides * uniform({hidden, 1}, 3, 6));
   const auto places = (torch::arange(hidden) + uniform({hidden}, 0, 1)) / hidden;
   const auto kinks = options.x_min + (options.x_max - options.x_min) * places;
   b_ = register_parameter("b", -u_.detach().squeeze(1) * kinks);
-  w2_ = register_parameter("w2", uniform({hidden, 1}, -0.1, 0.1));
+  w2_ = register_parameter("w2", uniform({hidden, 1}, -0.05, 0.05));
   w1_ = register_parameter("w1", w2_.detach().sign() * uniform({hidden, 1}, 0, 0.8));
 }
 

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <limits>
 
 #include "kernels/history.h"
 #include "solvers/methods.h"
@@ -29,6 +30,7 @@ class AndersonMethod final : public Method {
     g_.clear();
     gram_.clear();
     lengths_.clear();
+    smallest_.clear();
     steps_ = 0;
   }
 
@@ -84,6 +86,7 @@ class AndersonMethod final : public Method {
     const auto slots = static_cast<int64_t>(f_.size());
     gram_.resize(static_cast<size_t>(it.batch()), SmallMatrix(options_.memory));
     lengths_.resize(static_cast<size_t>(it.batch()), 0);
+    smallest_.resize(static_cast<size_t>(it.batch()), std::numeric_limits<double>::infinity());
     for (int64_t b = 0; b < it.batch(); ++b) {
       if (!it.active(b)) continue;
       auto& gram = gram_[static_cast<size_t>(b)];
@@ -92,10 +95,13 @@ class AndersonMethod final : public Method {
       }
       gram(slot, slot) = it.squared_norm(b);
       auto& length = lengths_[static_cast<size_t>(b)];
+      auto& smallest = smallest_[static_cast<size_t>(b)];
       length = std::min(length + 1, slots);
-      if (length > 1 && it.residual(b) > options_.restart_factor * it.best_residual(b)) {
+      if (length > 1 && it.residual(b) > options_.restart_factor * smallest) {
         restart(it, b);
+        smallest = it.residual(b);  // what came before must not restart the new history too
       }
+      smallest = std::min(smallest, it.residual(b));
     }
     ++steps_;
   }
@@ -156,6 +162,7 @@ class AndersonMethod final : public Method {
   std::vector<torch::Tensor> f_, g_;  // by slot
   std::vector<SmallMatrix> gram_;     // by sample; entries by slot
   std::vector<int64_t> lengths_;      // by sample: how many of the newest slots it uses
+  std::vector<double> smallest_;      // by sample: the smallest residual since its last restart
   int64_t steps_ = 0;
 };
 

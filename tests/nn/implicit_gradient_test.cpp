@@ -33,7 +33,7 @@ class ImplicitGradient : public test::SeededWith<Case> {
       : problem_(test::cell_problem(kBatch, kDim, GetParam().radius, generator_)),
         weights_(torch::randn({kBatch, kDim}, generator_, f64())),
         // Near z*, so that every solve finds this fixed point and no other.
-        start_(problem_.z_star + 1e-3 * torch::randn({kBatch, kDim}, generator_, f64())) {}
+        start_(problem_.z_star + 1e-5 * torch::randn({kBatch, kDim}, generator_, f64())) {}
 
   Equilibrium layer(const SolverOptions& adjoint) const {
     return Equilibrium(problem_.cell, EquilibriumOptions{.forward = GetParam().forward,
@@ -57,7 +57,9 @@ TEST_P(ImplicitGradient, MatchesDenseFormulaAndDifferences) {
   auto any = layer(Broyden{});
   const auto value = [&] {
     const torch::NoGradGuard no_grad;
-    return loss(any->forward({x}, {start_}).z()).item<double>();
+    const auto eq = any->forward({x}, {start_});
+    EXPECT_TRUE(eq.report.converged()) << eq.report.brief();
+    return loss(eq.z()).item<double>();
   };
   for (size_t i = 0; i < variables.size(); ++i) {
     const auto numeric = test::numeric_gradient(value, variables[i], spacing);

@@ -62,7 +62,7 @@ TanhProblem tanh_problem(int64_t batch, int64_t dim, double radius, at::Generato
     w = w * (radius / dense_radius(slope * w).max().item<double>());
     // Beyond radius 1 an eigenvalue may come to lie at 1, where there is no gradient to test.
     const auto distance = (torch::linalg_eigvals(slope * w) - 1).abs().min().item<double>();
-    if (distance < std::min(0.5 * std::abs(1 - radius), 0.1)) continue;
+    if (distance < std::min(0.5 * std::abs(1 - radius), 0.25)) continue;
     return {{w, torch::atanh(z_star) - z_star.mm(w.t())}, z_star};
   }
 }
