@@ -34,6 +34,8 @@ torch::Tensor StateLayout::pack(const State& state) const {
     require(state[i].sizes().slice(1) == c10::IntArrayRef(shapes_[i]), "state tensor ", i,
             " has shape ", state[i].sizes(), ", expected [B] followed by ",
             c10::IntArrayRef(shapes_[i]));
+    require(state[i].size(0) == state[0].size(0),
+            "state tensors differ in batch size: ", state[0].size(0), " and ", state[i].size(0));
     flat.push_back(state[i].reshape({state[i].size(0), sizes_[i]}));
   }
   return flat.size() == 1 ? flat[0] : torch::cat(flat, 1);

@@ -82,17 +82,19 @@ SpectralRadius spectral_radius(const Linearization& at, const SpectralRadiusOpti
       below = column.below;
       if (j + 1 < k) basis.push_back(column.unit);
     }
-    const bool finite = hessenberg.isfinite().all().item<bool>();
-    if (!finite) {
-      std::fill(result.rho.begin(), result.rho.end(), std::numeric_limits<double>::quiet_NaN());
-      return result;
-    }
+    // A Jacobian that is not finite has no spectral radius; its neighbours keep theirs.
+    const auto finite = hessenberg.isfinite().flatten(1).all(1);
+    hessenberg.masked_fill_(~finite.view({-1, 1, 1}), 0.0);
     const auto ritz = dominant(hessenberg, below);
     bool done = true;
     for (size_t b = 0; b < batch; ++b) {
       if (ritz.error[b] <= result.error[b]) {
         result.rho[b] = ritz.radius[b];
         result.error[b] = ritz.error[b];
+      }
+      if (!finite.data_ptr<bool>()[b]) {
+        result.rho[b] = result.error[b] = std::numeric_limits<double>::quiet_NaN();
+        continue;
       }
       done = done && result.error[b] <= options.tolerance * result.rho[b];
     }

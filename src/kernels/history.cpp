@@ -72,6 +72,7 @@ auto find_operator(const char* name) {
 at::Tensor call_combine(at::TensorList rows, const at::Tensor& coefficients, at::Tensor& out,
                         const std::optional<at::Tensor>& base, std::optional<at::Tensor> moved,
                         at::TensorList dot_rows) {
+  const at::AutoDispatchBelowAutograd below_autograd;
   // The operator's key comes from its arguments: the host coefficients would add the CPU's, so they
   // travel first.
   static const auto op = find_operator<decltype(reference::combine)>("deq::combine");
@@ -80,11 +81,13 @@ at::Tensor call_combine(at::TensorList rows, const at::Tensor& coefficients, at:
 }  // namespace
 
 at::Tensor observe(const at::Tensor& f, const at::Tensor& z, at::Tensor& g, at::TensorList rows) {
+  const at::AutoDispatchBelowAutograd below_autograd;
   static const auto op = find_operator<decltype(reference::observe)>("deq::observe");
   return op.call(f, z, g, rows).cpu();
 }
 
 at::Tensor dots(const at::Tensor& v, at::TensorList rows) {
+  const at::AutoDispatchBelowAutograd below_autograd;
   static const auto op = find_operator<decltype(reference::dots)>("deq::dots");
   return op.call(v, rows).cpu();
 }

@@ -12,10 +12,10 @@ ToyCellImpl::ToyCellImpl(const ToyOptions& options, std::optional<at::Generator>
     return torch::rand(shape, generator) * (high - low) + low;
   };
   const auto hidden = options.hidden;
-  // Steep units that open to the right and to the left in turn, with kinks −b/U that cover the inputs
-  // evenly, and a small W₂: from there 3,200 steps of Adam at 10⁻³ fit the target nearly to the noise.
-  // W₁ has the signs of W₂, so that f starts as a contraction with a positive slope in z: something
-  // is there for the penalty to flatten.
+  // Steep units that open to the right and to the left in turn, with kinks −b/U that cover the
+  // inputs evenly, and a small W₂: from there 3,200 steps of Adam at 10⁻³ fit the target nearly to
+  // the noise. W₁ has the signs of W₂, so that f starts as a contraction with a positive slope in
+  // z: something is there for the penalty to flatten.
   const auto sides = (1 - 2 * (torch::arange(hidden) % 2)).view({hidden, 1});
   u_ = register_parameter("u", sides * uniform({hidden, 1}, 3, 6));
   const auto places = (torch::arange(hidden) + uniform({hidden}, 0, 1)) / hidden;

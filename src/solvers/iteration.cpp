@@ -32,6 +32,7 @@ struct Sample {
   int64_t evaluations = 0;
 
   bool active() const { return status == Status::NotRun; }
+  bool goes_back() const { return !active() && status != Status::Converged; }
 };
 
 }  // namespace
@@ -45,7 +46,6 @@ struct Iteration::Impl {
   SlabPool& pool;
 
   torch::Tensor z, f, g, best;
-  bool best_is_private = false;  // nobody else refers to `best`: it may be written to
   std::vector<Sample> samples{};
   int64_t active_count = 0;
   torch::Tensor dots{};  // [B, 2 + rows] of the last observation
@@ -85,7 +85,9 @@ struct Iteration::Impl {
     TracePoint point;
     point.evaluations = report.evaluations;
     point.active = active_count;
-    std::vector<int64_t> improved, failed;
+    auto improved = torch::zeros({batch, 1}, torch::kBool);
+    int64_t improved_count = 0;
+    bool any_set_back = false;
     for (int64_t b = 0; b < batch; ++b) {
       Sample& sample = samples[static_cast<size_t>(b)];
       if (!sample.active()) continue;
@@ -96,15 +98,14 @@ struct Iteration::Impl {
       point.mean_relative += relative / static_cast<double>(active_count);
       point.max_absolute = std::fmax(point.max_absolute, absolute);
       point.max_relative = std::fmax(point.max_relative, relative);
-      if (judge(sample, absolute, image, relative, kind)) improved.push_back(b);
-      if (sample.status == Status::NonFinite || sample.status == Status::Diverged) {
-        failed.push_back(b);
+      if (judge(sample, absolute, image, relative, kind)) {
+        improved.data_ptr<bool>()[b] = true;
+        ++improved_count;
       }
+      any_set_back = any_set_back || sample.goes_back();
     }
-    keep_best(improved);
-    // A failed sample goes on as its best iterate, so that nothing non-finite reaches f again.
-    if (!failed.empty()) z = copy_of(z);
-    for (const int64_t b : failed) z[b].copy_(best[b]);
+    keep_best(improved, improved_count);
+    if (any_set_back) set_back();
     active_count = std::count_if(samples.begin(), samples.end(),
                                  [](const Sample& sample) { return sample.active(); });
     report.trace.push_back(point);
@@ -148,22 +149,29 @@ struct Iteration::Impl {
     return better;
   }
 
-  void keep_best(const std::vector<int64_t>& improved) {
-    if (!best.defined() || improved.size() == samples.size()) {
-      best = z;  // no copy: an iterate is never written to
-      best_is_private = false;
-      return;
+  /// Frozen samples have z = best, so that z can be shared whenever no active sample got worse.
+  /// Slabs are never written to once they are an iterate.
+  void keep_best(const torch::Tensor& improved, int64_t improved_count) {
+    if (!best.defined() || improved_count == active_count) {
+      best = z;
+    } else if (improved_count > 0) {
+      best = selected(improved, z, best);
     }
-    if (improved.empty()) return;
-    if (!best_is_private) best = copy_of(best);
-    best_is_private = true;
-    for (const int64_t b : improved) best[b].copy_(z[b]);
   }
 
-  torch::Tensor copy_of(const torch::Tensor& slab) {
-    auto copy = pool.take();
-    copy.copy_(slab);
-    return copy;
+  /// A sample that stops without converging goes on as its best iterate: nothing non-finite reaches
+  /// f again.
+  void set_back() {
+    auto back = torch::zeros({static_cast<int64_t>(samples.size()), 1}, torch::kBool);
+    for (size_t b = 0; b < samples.size(); ++b) back.data_ptr<bool>()[b] = samples[b].goes_back();
+    z = selected(back, best, z);
+  }
+
+  torch::Tensor selected(const torch::Tensor& mask, const torch::Tensor& yes,
+                         const torch::Tensor& no) {
+    auto result = pool.take();
+    at::where_out(result, mask.to(result.device()), yes, no);
+    return result;
   }
 
   void stop_all(Status status) {
@@ -233,13 +241,15 @@ bool Iteration::running() const {
   return impl_->active_count > 0 && remaining() > 0;
 }
 
-void Iteration::move_to(torch::Tensor z, torch::TensorList rows, Evaluate kind) {
+void Iteration::move_to(const torch::Tensor& z, torch::TensorList rows, Evaluate kind) {
   Impl& impl = *impl_;
+  require(!impl.z.defined() || (z.sizes() == impl.z.sizes() && z.dtype() == impl.z.dtype()),
+          "a method moved to a tensor of shape ", z.sizes(), " and type ", z.dtype());
   if (impl.samples.empty()) {
     impl.samples.resize(static_cast<size_t>(z.size(0)));
     impl.active_count = z.size(0);
   }
-  impl.z = std::move(z);
+  impl.z = z.contiguous();
   impl.f = impl.evaluate(impl.z);
   impl.observe(rows, kind);
 }

@@ -64,7 +64,7 @@ Solution Solver::solve(const Problem& problem, const torch::Tensor& z0,
     workspace.method->begin();
     auto start = iteration.slab();
     start.copy_(z0);
-    iteration.move_to(std::move(start));
+    iteration.move_to(start);
     while (iteration.running()) workspace.method->step(iteration);
     return iteration.finish();
   }();

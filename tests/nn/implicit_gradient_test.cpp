@@ -16,6 +16,9 @@ using test::f64;
 
 constexpr int64_t kBatch = 3, kDim = 5;
 
+const Broyden kBroyden{.tol = {.rtol = 1e-13}, .max_evals = 200};
+const NewtonKrylov kNewton{.tol = {.rtol = 1e-13}, .max_evals = 200};
+
 struct Case {
   double radius;
   SolverOptions forward;
@@ -33,7 +36,7 @@ class ImplicitGradient : public test::SeededWith<Case> {
       : problem_(test::cell_problem(kBatch, kDim, GetParam().radius, generator_)),
         weights_(torch::randn({kBatch, kDim}, generator_, f64())),
         // Near z*, so that every solve finds this fixed point and no other.
-        start_(problem_.z_star + 1e-5 * torch::randn({kBatch, kDim}, generator_, f64())) {}
+        start_(problem_.z_star + 1e-3 * torch::randn({kBatch, kDim}, generator_, f64())) {}
 
   Equilibrium layer(const SolverOptions& adjoint) const {
     return Equilibrium(problem_.cell, EquilibriumOptions{.forward = GetParam().forward,
@@ -54,10 +57,11 @@ TEST_P(ImplicitGradient, MatchesDenseFormulaAndDifferences) {
 
   const auto g = weights_ + problem_.z_star;
   const auto dense = problem_.pull_back(test::dense_adjoint(problem_.jacobian(), g));
-  auto any = layer(Broyden{});
+  // The loss itself, by a solver that keeps to this fixed point.
+  Equilibrium newton(problem_.cell, EquilibriumOptions{.forward = kNewton});
   const auto value = [&] {
     const torch::NoGradGuard no_grad;
-    const auto eq = any->forward({x}, {start_});
+    const auto eq = newton->forward({x}, {problem_.z_star});
     EXPECT_TRUE(eq.report.converged()) << eq.report.brief();
     return loss(eq.z()).item<double>();
   };
@@ -83,9 +87,6 @@ TEST_P(ImplicitGradient, MatchesDenseFormulaAndDifferences) {
     }
   }
 }
-
-const Broyden kBroyden{.tol = {.rtol = 1e-13}, .max_evals = 200};
-const NewtonKrylov kNewton{.tol = {.rtol = 1e-13}, .max_evals = 200};
 
 INSTANTIATE_TEST_SUITE_P(
     Radii, ImplicitGradient,
@@ -118,7 +119,7 @@ TEST_F(PairGradient, TwoTensorsOfDifferentShapes) {
   };
   for (size_t i = 0; i < variables.size(); ++i) {
     EXPECT_LT(
-        test::relative_difference(gradients[i], test::numeric_gradient(value, variables[i], 1e-3)),
+        test::relative_difference(gradients[i], test::numeric_gradient(value, variables[i], 3e-4)),
         1e-9)
         << i;
   }

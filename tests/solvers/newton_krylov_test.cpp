@@ -116,6 +116,7 @@ TEST_F(NewtonKrylovTest, ASingularSystemNeitherThrowsNorPretends) {
 TEST_F(NewtonKrylovTest, AProbeThatIsNotFiniteDoesNotSpoilTheIterate) {
   // f is NaN at one evaluation only, which is a probe of the first system.
   const auto problem = test::tanh_problem(2, 6, 0.8, generator_);
+  const auto start = problem.z_star + 0.05 * torch::randn({2, 6}, generator_, f64());
   const auto solution =
       Solver(NewtonKrylov{.tol = {.rtol = 1e-11}, .max_evals = 300})
           .solve({.f =
@@ -124,7 +125,7 @@ TEST_F(NewtonKrylovTest, AProbeThatIsNotFiniteDoesNotSpoilTheIterate) {
                         if (++calls == 3) value[0].fill_(std::numeric_limits<double>::quiet_NaN());
                         return value;
                       }},
-                 torch::zeros({2, 6}, f64()));
+                 start);
   EXPECT_TRUE(solution.report.converged()) << solution.report.brief();
   EXPECT_LT(test::relative_difference(solution.z, problem.z_star), 1e-9);
 }

@@ -66,7 +66,8 @@ class Iteration {
 
   /// Evaluates f at a new iterate and observes it. `rows` are slabs whose dots with the new g the
   /// method wants. Must only be called while running().
-  void move_to(torch::Tensor z, torch::TensorList rows = {}, Evaluate kind = Evaluate::Iterate);
+  void move_to(const torch::Tensor& z, torch::TensorList rows = {},
+               Evaluate kind = Evaluate::Iterate);
 
   /// Evaluates f at a point that is no candidate. Must only be called while running().
   torch::Tensor probe(const torch::Tensor& z);

@@ -32,7 +32,8 @@ struct Anderson {
   double beta = 1.0;    ///< mixing, 0 < beta ≤ 1:  z ← Σ αᵢ (zᵢ + beta·gᵢ)
   double ridge = 1e-8;  ///< Tikhonov term of the small system, ridge ≥ 0
   RidgeScale ridge_scale = RidgeScale::Relative;
-  /// A sample whose residual exceeds this many times its smallest since the last restart starts anew. > 1.
+  /// A sample whose residual exceeds this many times its smallest since the last restart starts
+  /// anew. > 1.
   double restart_factor = 100.0;
   Tolerance tol{};
   int64_t max_evals = 40;
