@@ -19,7 +19,8 @@ double value_at(const LinearSchedule& s, int64_t step) {
 }
 
 double value_at(const StaircaseSchedule& s, int64_t step) {
-  return s.start + s.increment * static_cast<double>(step / s.every);
+  const int64_t stairs = step / s.every;
+  return s.start + s.increment * static_cast<double>(stairs);
 }
 
 }  // namespace

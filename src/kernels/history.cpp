@@ -70,8 +70,8 @@ auto find_operator(const char* name) {
 }
 
 at::Tensor call_combine(at::TensorList rows, const at::Tensor& coefficients, at::Tensor& out,
-                        const std::optional<at::Tensor>& base, std::optional<at::Tensor> moved,
-                        at::TensorList dot_rows) {
+                        const std::optional<at::Tensor>& base,
+                        const std::optional<at::Tensor>& moved, at::TensorList dot_rows) {
   const at::AutoDispatchBelowAutograd below_autograd;
   // The operator's key comes from its arguments: the host coefficients would add the CPU's, so they
   // travel first.

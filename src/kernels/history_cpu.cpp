@@ -27,6 +27,7 @@ constexpr int64_t kTile = 2048;
 
 // Independent lanes let the compiler vectorise a sum without reordering one. Sums are in float64:
 // the passes wait for memory anyway, and squares of float32 numbers leave float32's range.
+// NOLINTBEGIN(bugprone-macro-parentheses): T is a type.
 #define DEQ_VECTOR_FUNCTIONS(T)                                                      \
   DEQ_VECTORISED double dot(const T* a, const T* b, int64_t n) {                     \
     constexpr int64_t kLanes = 32;                                                   \
@@ -55,6 +56,7 @@ constexpr int64_t kTile = 2048;
     for (int64_t i = 0; i < n; ++i) out[i] += c * a[i];                              \
   }
 
+// NOLINTEND(bugprone-macro-parentheses)
 DEQ_VECTOR_FUNCTIONS(float)
 DEQ_VECTOR_FUNCTIONS(double)
 

@@ -28,7 +28,7 @@ std::vector<Rows<T>> in_groups(at::TensorList rows) {
   return groups;
 }
 
-at::Tensor doubles(std::vector<int64_t> shape, const at::Tensor& like) {
+at::Tensor doubles(at::IntArrayRef shape, const at::Tensor& like) {
   return at::empty(shape, like.options().dtype(at::kDouble));
 }
 

@@ -8,7 +8,7 @@ ToyCellImpl::ToyCellImpl(const ToyOptions& options, std::optional<at::Generator>
   require(options.hidden >= 1, "toy: hidden = ", options.hidden, ", must be ≥ 1");
   require(options.x_min < options.x_max, "toy: x_min = ", options.x_min,
           " must be below x_max = ", options.x_max);
-  const auto uniform = [&](std::vector<int64_t> shape, double low, double high) {
+  const auto uniform = [&](c10::IntArrayRef shape, double low, double high) {
     return torch::rand(shape, generator) * (high - low) + low;
   };
   const auto hidden = options.hidden;

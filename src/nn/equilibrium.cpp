@@ -61,9 +61,9 @@ Context detached(const Context& context) {
 
 }  // namespace
 
-EquilibriumImpl::EquilibriumImpl(std::shared_ptr<Cell> cell, EquilibriumOptions options)
+EquilibriumImpl::EquilibriumImpl(std::shared_ptr<Cell> cell, const EquilibriumOptions& options)
     : cell_(register_module("cell", std::move(cell))),
-      options_(std::move(options)),
+      options_(options),
       solver_(options_.forward),
       rule_((validate(options_.gradient), make_rule(options_.gradient))) {}
 

@@ -1,5 +1,6 @@
 #include "deq/report/report.h"
 
+#include <ATen/Parallel.h>
 #include <torch/version.h>
 
 #include <cmath>

@@ -39,14 +39,13 @@ class Solver::Workspaces {
   std::vector<Workspace> free_;
 };
 
-Solver::Solver(SolverOptions options)
+Solver::Solver(const SolverOptions& options)
     : Solver(
           [options] { return std::visit([](const auto& o) { return make_method(o); }, options); },
           options) {}
 
-Solver::Solver(std::function<std::unique_ptr<Method>()> make_method, SolverOptions options)
-    : options_(std::move(options)),
-      workspaces_(std::make_shared<Workspaces>(std::move(make_method))) {
+Solver::Solver(std::function<std::unique_ptr<Method>()> make_method, const SolverOptions& options)
+    : options_(options), workspaces_(std::make_shared<Workspaces>(std::move(make_method))) {
   validate(options_);
 }
 

@@ -71,8 +71,8 @@ Equilibrium make_synthetic_layer(const SyntheticConfig& config) {
                          .gradient = gradient_options(config.gradient, config.solver.adjoint)});
 }
 
-SyntheticExperiment::SyntheticExperiment(SyntheticConfig config, torch::Device device)
-    : config_(std::move(config)), device_(device), layer_(make_synthetic_layer(config_)) {
+SyntheticExperiment::SyntheticExperiment(const SyntheticConfig& config, torch::Device device)
+    : config_(config), device_(device), layer_(make_synthetic_layer(config_)) {
   const auto& data = config_.data;
   const auto draw = [&](int64_t samples, Stream stream) {
     auto set = draw_synthetic(samples, data.x_min, data.x_max, data.noise,

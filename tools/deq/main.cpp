@@ -1,3 +1,5 @@
+#include <c10/util/Exception.h>
+
 #include <exception>
 #include <iostream>
 

@@ -66,7 +66,7 @@ Metrics train_into(const std::filesystem::path& folder, const SyntheticConfig& c
 std::filesystem::path write_report(const std::filesystem::path& folder,
                                    const std::vector<std::filesystem::path>& runs,
                                    const std::string& title) {
-  const auto file = folder / "report.html";
+  auto file = folder / "report.html";
   write_file_atomically(file, render_report(runs, title));
   return file;
 }

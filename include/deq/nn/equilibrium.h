@@ -49,13 +49,13 @@ class Equilibrated {
 /// in train or eval mode, and from several threads.
 class EquilibriumImpl : public torch::nn::Module {
  public:
-  explicit EquilibriumImpl(std::shared_ptr<Cell> cell, EquilibriumOptions options = {});
+  explicit EquilibriumImpl(std::shared_ptr<Cell> cell, const EquilibriumOptions& options = {});
 
   /// From a module with forward(z, x), or from a Cell's holder.
   template <class Layer>
   explicit EquilibriumImpl(const torch::nn::ModuleHolder<Layer>& module,
-                           EquilibriumOptions options = {})
-      : EquilibriumImpl(as_cell(module), std::move(options)) {}
+                           const EquilibriumOptions& options = {})
+      : EquilibriumImpl(as_cell(module), options) {}
 
   Equilibrated forward(const torch::Tensor& x) { return forward(Inputs{x}); }
   Equilibrated forward(const Inputs& inputs) {

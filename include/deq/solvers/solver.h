@@ -44,10 +44,10 @@ struct Solution {
 /// once: each solve takes a workspace of its own, and gives it back for the next.
 class Solver {
  public:
-  explicit Solver(SolverOptions options);
+  explicit Solver(const SolverOptions& options);
 
   /// A method of your own, run by the same driver. `options` gives tolerance, budget and guards.
-  Solver(std::function<std::unique_ptr<Method>()> make_method, SolverOptions options);
+  Solver(std::function<std::unique_ptr<Method>()> make_method, const SolverOptions& options);
 
   /// Solves from z0 [B, D], float32 or float64, on any device. Records no autograd graph.
   Solution solve(const Problem& problem, const torch::Tensor& z0,

@@ -23,7 +23,7 @@ struct TrainingHooks {
 /// The paper's experiment on y = h(x) (§5.1): data, model, training, evaluation.
 class SyntheticExperiment {
  public:
-  explicit SyntheticExperiment(SyntheticConfig config, torch::Device device = torch::kCPU);
+  explicit SyntheticExperiment(const SyntheticConfig& config, torch::Device device = torch::kCPU);
 
   /// Trains from the current weights. Records one line a training epoch and one an evaluation; the
   /// last evaluation is complete. Throws Error when the loss is no longer finite.
