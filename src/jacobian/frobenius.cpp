@@ -22,6 +22,7 @@ void validate(const Hutchinson& options) {
   require(options.probes >= 1, "hutchinson: probes = ", options.probes, ", must be ≥ 1");
 }
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): generators go by value, as in torch's API.
 torch::Tensor frobenius_squared(const Linearization& at, const Hutchinson& options,
                                 std::optional<at::Generator> generator, bool differentiable) {
   validate(options);

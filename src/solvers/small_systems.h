@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -10,10 +11,13 @@ namespace deq {
 /// A square matrix of fixed size, zero at first.
 class SmallMatrix {
  public:
-  explicit SmallMatrix(int64_t size) : size_(size), values_(static_cast<size_t>(size * size)) {}
-  double& operator()(int64_t i, int64_t j) { return values_[static_cast<size_t>(i * size_ + j)]; }
+  explicit SmallMatrix(int64_t size)
+      : size_(size), values_(static_cast<std::size_t>(size * size)) {}
+  double& operator()(int64_t i, int64_t j) {
+    return values_[static_cast<std::size_t>(i * size_ + j)];
+  }
   double operator()(int64_t i, int64_t j) const {
-    return values_[static_cast<size_t>(i * size_ + j)];
+    return values_[static_cast<std::size_t>(i * size_ + j)];
   }
   int64_t size() const { return size_; }
 
@@ -36,13 +40,13 @@ class GrowingSymmetric {
     at(size_ - 1, size_ - 1) *= factor;
   }
   double operator()(int64_t i, int64_t j) const {
-    return values_[static_cast<size_t>(i < j ? index(j, i) : index(i, j))];
+    return values_[static_cast<std::size_t>(i < j ? index(j, i) : index(i, j))];
   }
   int64_t size() const { return size_; }
 
  private:
   static int64_t index(int64_t i, int64_t j) { return i * (i + 1) / 2 + j; }
-  double& at(int64_t i, int64_t j) { return values_[static_cast<size_t>(index(i, j))]; }
+  double& at(int64_t i, int64_t j) { return values_[static_cast<std::size_t>(index(i, j))]; }
 
   int64_t size_ = 0;
   std::vector<double> values_;  // the lower triangle, row by row
