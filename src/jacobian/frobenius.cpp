@@ -22,7 +22,7 @@ void validate(const Hutchinson& options) {
   require(options.probes >= 1, "hutchinson: probes = ", options.probes, ", must be ≥ 1");
 }
 
-// NOLINTNEXTLINE(performance-unnecessary-value-param): generators go by value, as in torch's API.
+// NOLINTBEGIN(performance-unnecessary-value-param): generators go by value, as in torch's API.
 torch::Tensor frobenius_squared(const Linearization& at, const Hutchinson& options,
                                 std::optional<at::Generator> generator, bool differentiable) {
   validate(options);
@@ -34,6 +34,7 @@ torch::Tensor frobenius_squared(const Linearization& at, const Hutchinson& optio
   }
   return options.probes == 1 ? sum : sum / options.probes;
 }
+// NOLINTEND(performance-unnecessary-value-param)
 
 torch::Tensor jacobian_penalty(const Linearization& at, const Hutchinson& options,
                                std::optional<at::Generator> generator) {
