@@ -7,7 +7,7 @@ Needs a Python with torch, numpy and torchdeq, and a release build (make build).
 implementations alternate, so that a change in the machine's mood meets both; medians are compared.
 
 1. Solvers: f(z) = a * z + x, B = 64, D = 61,440, float32, 20 evaluations, a tolerance never met.
-2. Training: the paper's synthetic experiment, 50 epochs, the same model, start, optimiser, solvers
+2. Training: the paper's synthetic experiment, 50 epochs, the same model, weights' distribution, optimiser, solvers
    (Anderson, 6 evaluations each way) and tolerances, gamma = 2 with p = 0.4. torchdeq's Broyden ends in
    NaN on this one-dimensional state.
 """
