@@ -20,4 +20,8 @@ at::Generator random_stream(uint64_t seed, uint64_t stream) {
   return at::make_generator<at::CPUGeneratorImpl>(scramble(scramble(seed) + stream));
 }
 
+uint64_t random_key(uint64_t seed, uint64_t stream, uint64_t index) {
+  return scramble(scramble(scramble(seed) + stream) + index);
+}
+
 }  // namespace deq

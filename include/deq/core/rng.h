@@ -10,4 +10,8 @@ namespace deq {
 /// more from one does not shift the others.
 at::Generator random_stream(uint64_t seed, uint64_t stream);
 
+/// A number that seeds something counted twice, such as sample `index` of epoch `stream`: every
+/// triple gives another, unrelated one.
+uint64_t random_key(uint64_t seed, uint64_t stream, uint64_t index = 0);
+
 }  // namespace deq

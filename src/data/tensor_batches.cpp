@@ -1,0 +1,36 @@
+#include "deq/data/tensor_batches.h"
+
+#include "deq/core/error.h"
+
+namespace deq {
+namespace {
+
+int64_t common_length(const std::vector<torch::Tensor>& tensors) {
+  require(!tensors.empty(), "tensors: there is none, must be at least one");
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    require(tensors[i].dim() >= 1, "tensors: tensor ", i, " is a scalar, must have samples");
+    require(tensors[i].size(0) == tensors[0].size(0), "tensors: tensor ", i, " has ",
+            tensors[i].size(0), " samples, must be ", tensors[0].size(0), " as of tensor 0");
+    require(tensors[i].device() == tensors[0].device(), "tensors: tensor ", i, " is on ",
+            tensors[i].device(), ", must be on ", tensors[0].device(), " as tensor 0 is");
+  }
+  return tensors[0].size(0);
+}
+
+}  // namespace
+
+TensorBatches::TensorBatches(std::vector<torch::Tensor> tensors, const Shard& shard)
+    : tensors_(std::move(tensors)),
+      shard_((validate(shard), shard)),
+      batches_(shard.batches(common_length(tensors_))),
+      order_(tensors_[0].size(0), shard.seed, shard.shuffle, tensors_[0].device()) {}
+
+Batch TensorBatches::batch(int64_t epoch, int64_t index) const {
+  const auto chosen = order_.of(epoch).narrow(0, shard_.first_entry(index), shard_.slice_size());
+  Batch batch;
+  batch.tensors.reserve(tensors_.size());
+  for (const auto& tensor : tensors_) batch.tensors.push_back(tensor.index_select(0, chosen));
+  return batch;
+}
+
+}  // namespace deq
