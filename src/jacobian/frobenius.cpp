@@ -1,19 +1,32 @@
 #include "deq/jacobian/frobenius.h"
 
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <limits>
+
 #include "deq/core/error.h"
+#include "deq/core/rng.h"
+#include "kernels/probes.h"
 
 namespace deq {
 namespace {
 
-torch::Tensor draw_probe(const torch::Tensor& like, ProbeDistribution distribution,
-                         const std::optional<at::Generator>& generator) {
-  // A generator belongs to one device; what it draws goes where it is needed.
-  const auto device = generator ? generator->device() : like.device();
-  const auto options = like.options().device(device);
-  const auto probe = distribution == ProbeDistribution::Gaussian
-                         ? torch::randn(like.sizes(), generator, options)
-                         : torch::randint(2, like.sizes(), generator, options).mul_(2).sub_(1);
-  return probe.to(like.device());
+torch::Tensor draw_probe(const torch::Tensor& like, ProbeDistribution distribution, uint64_t key,
+                         int64_t first_sample) {
+  const torch::NoGradGuard no_grad;
+  auto probe = torch::empty(like.sizes(), like.options());
+  const bool normal = distribution == ProbeDistribution::Gaussian;
+  kernels::draw_probe(probe, normal ? kernels::Probe::Normal : kernels::Probe::Signs, key,
+                      first_sample);
+  return probe;
+}
+
+ProbeKey draw_key(const std::optional<at::Generator>& generator) {
+  // By default the host's generator: asking a GPU's would wait for the GPU.
+  const auto& source = generator ? *generator : at::detail::getDefaultCPUGenerator();
+  auto key = torch::empty({}, torch::TensorOptions(torch::kInt64).device(source.device()));
+  key.random_(std::numeric_limits<int64_t>::min(), /*to=*/std::nullopt, source);  // all 64 bits
+  return {.key = static_cast<uint64_t>(key.item<int64_t>())};
 }
 
 }  // namespace
@@ -22,25 +35,35 @@ void validate(const Hutchinson& options) {
   require(options.probes >= 1, "hutchinson: probes = ", options.probes, ", must be ≥ 1");
 }
 
-// NOLINTBEGIN(performance-unnecessary-value-param): generators go by value, as in torch's API.
 torch::Tensor frobenius_squared(const Linearization& at, const Hutchinson& options,
-                                std::optional<at::Generator> generator, bool differentiable) {
+                                const ProbeKey& key, bool differentiable) {
   validate(options);
   torch::Tensor sum;
   for (int64_t m = 0; m < options.probes; ++m) {
-    const auto probe = draw_probe(at.z, options.distribution, generator);
+    const auto own_key = random_key(key.key, static_cast<uint64_t>(m));
+    const auto probe = draw_probe(at.z, options.distribution, own_key, key.first_sample);
     const auto square = at.vjp(probe, differentiable).square().sum(1);
     sum = sum.defined() ? sum + square : square;
   }
   return options.probes == 1 ? sum : sum / options.probes;
 }
-// NOLINTEND(performance-unnecessary-value-param)
+
+torch::Tensor jacobian_penalty(const Linearization& at, const Hutchinson& options,
+                               const ProbeKey& key) {
+  return frobenius_squared(at, options, key, /*differentiable=*/true).mean() / at.dim();
+}
+
+// NOLINTBEGIN(performance-unnecessary-value-param): generators go by value, as in torch's API.
+torch::Tensor frobenius_squared(const Linearization& at, const Hutchinson& options,
+                                std::optional<at::Generator> generator, bool differentiable) {
+  return frobenius_squared(at, options, draw_key(generator), differentiable);
+}
 
 torch::Tensor jacobian_penalty(const Linearization& at, const Hutchinson& options,
                                std::optional<at::Generator> generator) {
-  return frobenius_squared(at, options, std::move(generator), /*differentiable=*/true).mean() /
-         at.dim();
+  return jacobian_penalty(at, options, draw_key(generator));
 }
+// NOLINTEND(performance-unnecessary-value-param)
 
 torch::Tensor linsley_penalty(const Linearization& at, double lambda) {
   const auto column_sums = at.vjp(torch::ones_like(at.z), /*differentiable=*/true);

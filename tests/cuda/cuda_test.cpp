@@ -5,6 +5,7 @@
 #include "deq/deq.h"
 #include "deq/models/toy.h"
 #include "kernels/history.h"
+#include "kernels/probes.h"
 #include "support/maps.h"
 #include "support/seed.h"
 #include "support/solver_cases.h"
@@ -86,6 +87,25 @@ TEST_F(CudaTest, AZeroCoefficientSkipsItsRow) {
   kernels::combine({nan, row}, at::tensor({0.0, 1.0, 0.0, 2.0}, at::kDouble).view({2, 2}), out);
   EXPECT_TRUE(torch::equal(out[0], row[0]));
   EXPECT_TRUE(torch::equal(out[1], 2 * row[1]));
+}
+
+TEST_F(CudaTest, ProbesAreThoseOfTheCpu) {
+  for (const auto type : {at::kFloat, at::kDouble}) {
+    for (const int64_t dim : {1, 31, 32, 33, 257, 5000}) {
+      for (const int64_t first_row : {0, 3, 1000001}) {
+        SCOPED_TRACE(c10::str("D = ", dim, ", first row ", first_row, ", ", type));
+        auto cpu = at::empty({7, dim}, type), gpu = cpu.cuda();
+        const auto draw = [&](kernels::Probe kind) {
+          kernels::draw_probe(cpu, kind, test::seed(), first_row);
+          kernels::draw_probe(gpu, kind, test::seed(), first_row);
+        };
+        draw(kernels::Probe::Signs);
+        EXPECT_TRUE(torch::equal(gpu.cpu(), cpu));
+        draw(kernels::Probe::Normal);
+        expect_close(gpu, cpu, type == at::kFloat ? 1e-6 : 1e-15);
+      }
+    }
+  }
 }
 
 TEST_F(CudaTest, EverySolverFindsTheSameFixedPoint) {

@@ -110,6 +110,31 @@ TEST_P(Frobenius, TheGeneratorDecides) {
   EXPECT_FALSE(draw(1).equal(draw(2)));
 }
 
+TEST_P(Frobenius, ASplitBatchMeetsTheProbesOfTheWhole) {
+  const Hutchinson options{.probes = 3, .distribution = GetParam()};
+  const auto whole = frobenius_squared(copies(11), options, ProbeKey{.key = 7});
+  int64_t first = 0;
+  for (const int64_t count : {1, 4, 6}) {
+    const auto part = frobenius_squared(copies(count), options, ProbeKey{7, first});
+    EXPECT_TRUE(part.equal(whole.narrow(0, first, count))) << first;
+    first += count;
+  }
+  const auto penalty = jacobian_penalty(copies(11), options, ProbeKey{.key = 7});
+  EXPECT_NEAR(penalty.item<double>(), whole.mean().item<double>() / kDim, 1e-13);
+}
+
+TEST_P(Frobenius, SamplesProbesAndKeysHaveProbesOfTheirOwn) {
+  const auto estimate = [&](int64_t probes, uint64_t key) {
+    return frobenius_squared(copies(50), {.probes = probes, .distribution = GetParam()},
+                             ProbeKey{.key = key});
+  };
+  const auto one = estimate(1, 7), two = estimate(2, 7), other = estimate(1, 8);
+  // Few signs make few values: it is enough that no draw repeats another as a whole.
+  EXPECT_FALSE((2 * two - one).equal(one));
+  EXPECT_FALSE(other.equal(one));
+  EXPECT_GT(std::get<0>(torch::_unique(one)).size(0), 8);
+}
+
 INSTANTIATE_TEST_SUITE_P(Probes, Frobenius,
                          ::testing::Values(ProbeDistribution::Gaussian,
                                            ProbeDistribution::Rademacher),

@@ -19,13 +19,26 @@ struct Hutchinson {
 
 void validate(const Hutchinson& options);
 
+/// Where the probes of an estimate come from. The probe of a sample is a function of the key and of
+/// the sample's number alone, so that a batch split over processes meets those of the whole.
+struct ProbeKey {
+  uint64_t key = 0;
+  int64_t first_sample = 0;  ///< ≥ 0; the number of this batch's first sample in the whole batch
+};
+
 /// An unbiased estimate of ‖J‖²_F for every sample, [B]. With `differentiable` it has a graph to
 /// whatever J depends on but z.
+torch::Tensor frobenius_squared(const Linearization& at, const Hutchinson& options,
+                                const ProbeKey& key, bool differentiable = false);
+
+/// The same with a key drawn from `generator`, or from torch's own.
 torch::Tensor frobenius_squared(const Linearization& at, const Hutchinson& options = {},
                                 std::optional<at::Generator> generator = {},
                                 bool differentiable = false);
 
 /// The paper's penalty, differentiable: the batch mean of ‖J‖²_F / D, estimated.
+torch::Tensor jacobian_penalty(const Linearization& at, const Hutchinson& options,
+                               const ProbeKey& key);
 torch::Tensor jacobian_penalty(const Linearization& at, const Hutchinson& options = {},
                                std::optional<at::Generator> generator = {});
 
