@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -64,6 +65,14 @@ void mend_end(int descriptor, const std::filesystem::path& path) {
   if (code != 0) io::throw_system_error("write", path, code);
 }
 
+bool is_at_most(std::string_view text, int64_t step) {
+  const auto line = parse_line(text);
+  if (!line) return false;
+  const auto found = line->find("step");
+  const auto* at = found == line->end() ? nullptr : std::get_if<int64_t>(&found->second);
+  return at != nullptr && *at <= step;
+}
+
 }  // namespace
 
 JsonLines::JsonLines(std::filesystem::path path) : path_(std::move(path)) {
@@ -90,12 +99,7 @@ void JsonLines::append(const std::vector<std::pair<std::string, MetricValue>>& v
     line += quoted(key) + ':' + *text;
   }
   line += "}\n";
-  const off_t start = ::lseek(descriptor_, 0, SEEK_END);
-  const int code = io::write_all(descriptor_, line.data(), line.size());
-  if (code == 0) return;
-  // On a full disk the beginning of the line may have been written.
-  if (start >= 0 && ::ftruncate(descriptor_, start) != 0) errno = 0;
-  io::throw_system_error("write", path_, code);
+  io::append_whole(descriptor_, path_, line);
 }
 
 std::vector<Line> read_json_lines(const std::filesystem::path& path) {
@@ -112,6 +116,20 @@ std::vector<Line> read_json_lines(const std::filesystem::path& path) {
     begin = end + 1;
   }
   return lines;
+}
+
+void drop_lines_after(const std::filesystem::path& path, int64_t step) {
+  std::error_code code;
+  if (!std::filesystem::exists(path, code) && !code) return;
+  const std::string text = read_file(path);
+  std::string kept;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size() - 1) + 1;
+    const auto line = std::string_view(text).substr(begin, end - begin);
+    if (is_at_most(line, step)) kept += line;
+    begin = end;
+  }
+  if (kept != text) write_file_atomically(path, kept);
 }
 
 }  // namespace deq

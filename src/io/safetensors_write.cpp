@@ -5,6 +5,7 @@
 #include "deq/io/atomic_file.h"
 #include "deq/io/safetensors.h"
 #include "io/safetensors_header.h"
+#include "io/storable.h"
 
 namespace deq {
 namespace {
@@ -13,12 +14,7 @@ using NamedTensor = std::pair<std::string, torch::Tensor>;
 
 // The widest elements first: every tensor then starts at a multiple of its element size.
 std::vector<NamedTensor> in_file_order(const TensorFile& file) {
-  for (const auto& [name, tensor] : file.tensors) {
-    require(tensor.defined() && tensor.layout() == torch::kStrided, "tensor \"", name,
-            "\" is undefined or sparse");
-    require(io::type_name(tensor.scalar_type()).has_value(), "tensor \"", name, "\" has the type ",
-            tensor.scalar_type(), ", which is not supported");
-  }
+  for (const auto& [name, tensor] : file.tensors) io::require_storable(name, tensor);
   std::vector<NamedTensor> ordered(file.tensors.begin(), file.tensors.end());
   std::stable_sort(ordered.begin(), ordered.end(), [](const auto& a, const auto& b) {
     return a.second.element_size() > b.second.element_size();
@@ -56,8 +52,8 @@ void write_safetensors(const std::filesystem::path& path, const TensorFile& file
   out.write(&header_bytes, sizeof header_bytes);
   out.write(header);
   for (const auto& [name, tensor] : ordered) {
-    const torch::Tensor plain = tensor.detach().cpu().contiguous().resolve_neg();
-    out.write(plain.data_ptr(), plain.nbytes());
+    const torch::Tensor stored = io::as_stored(tensor);
+    out.write(io::bytes_of(stored));
   }
   out.commit();
 }

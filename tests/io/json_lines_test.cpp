@@ -1,6 +1,7 @@
 #include "deq/io/json_lines.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cmath>
 #include <cstdint>
@@ -91,6 +92,64 @@ TEST(JsonLines, NamesABrokenLine) {
     EXPECT_EQ(message_of<Error>([&] { read_json_lines(folder / "m"); }),
               (folder / "m").string() + ":2: not a JSON object of numbers and strings");
   }
+}
+
+TEST(DropLinesAfter, KeepsEarlierLinesByteForByte) {
+  const TemporaryFolder folder;
+  const std::string kept = "{\"step\":1}\n{ \"loss\": 0.10, \"step\": 2 }\n{\"step\":-7}\n";
+  write_file_atomically(folder / "m", kept + "{\"step\":3}\n{\"step\":2}\n");
+  drop_lines_after(folder / "m", 2);
+  EXPECT_EQ(read_file(folder / "m"), kept + "{\"step\":2}\n");
+  drop_lines_after(folder / "m", -8);
+  EXPECT_EQ(read_file(folder / "m"), "");
+}
+
+TEST(DropLinesAfter, DropsWhatHasNoWholeStep) {
+  const TemporaryFolder folder;
+  for (const std::string other : {"{}", "{\"step\":1.0}", "{\"step\":\"1\"}", "{\"loss\":1}",
+                                  "{\"step\":18446744073709551615}", "{\"step\":", ""}) {
+    write_file_atomically(folder / "m", "{\"step\":1}\n" + other + "\n{\"step\":2}\n");
+    drop_lines_after(folder / "m", 5);
+    EXPECT_EQ(read_file(folder / "m"), "{\"step\":1}\n{\"step\":2}\n") << other;
+  }
+}
+
+TEST(DropLinesAfter, DropsATornEnd) {
+  const TemporaryFolder folder;
+  const std::string line = "{\"step\":1}\n";
+  for (size_t torn = 0; torn <= line.size(); ++torn) {
+    const std::string text = line + line.substr(0, torn);
+    write_file_atomically(folder / "m", text);
+    drop_lines_after(folder / "m", 1);
+    const bool whole = torn + 1 >= line.size();  // the newline alone may be missing
+    EXPECT_EQ(read_file(folder / "m"), whole ? text : line) << torn;
+    JsonLines(folder / "m").append({{"step", int64_t{2}}});
+    EXPECT_EQ(read_json_lines(folder / "m").size(), whole ? 3U : 2U) << torn;
+  }
+}
+
+TEST(DropLinesAfter, WritesOnlyWhenSomethingGoes) {
+  const TemporaryFolder folder;
+  const auto inode = [&] {
+    struct stat status {};
+    ::stat((folder / "m").c_str(), &status);
+    return status.st_ino;
+  };
+  write_file_atomically(folder / "m", "{\"step\":1}\n{\"step\":2}\n");
+  const auto before = inode();
+  drop_lines_after(folder / "m", 2);
+  EXPECT_EQ(inode(), before);
+  drop_lines_after(folder / "m", 1);
+  EXPECT_NE(inode(), before);
+  EXPECT_EQ(folder.count(), 1U);
+}
+
+TEST(DropLinesAfter, LeavesAMissingFileMissing) {
+  const TemporaryFolder folder;
+  drop_lines_after(folder / "m", 2);
+  EXPECT_EQ(folder.count(), 0U);
+  EXPECT_EQ(message_of<Error>([&] { drop_lines_after(folder.path(), 2); }),
+            "cannot read " + folder.path().string() + ": Is a directory");
 }
 
 }  // namespace

@@ -34,4 +34,8 @@ class JsonLines {
 /// All lines; a torn last one is passed over, any other broken line is an Error with its number.
 std::vector<std::map<std::string, MetricValue>> read_json_lines(const std::filesystem::path& path);
 
+/// Keeps only the lines with a whole number "step" ≤ `step`; a torn last line goes too. The file is
+/// replaced whole or not at all, and only when something goes; a missing file is left missing.
+void drop_lines_after(const std::filesystem::path& path, int64_t step);
+
 }  // namespace deq

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace deq::io {
+
+/// A protocol-buffers message in the making: fields one after the other, each with its number.
+class Message {
+ public:
+  void whole(int field, int64_t value);
+  void float32(int field, float value);
+  void float64(int field, double value);
+  void text(int field, std::string_view bytes);
+  void message(int field, const Message& inner) { text(field, inner.bytes_); }
+
+  const std::string& bytes() const { return bytes_; }
+
+ private:
+  std::string bytes_;
+};
+
+}  // namespace deq::io
