@@ -8,7 +8,7 @@ JOBS  ?= $(shell nproc 2>/dev/null || echo 2)
 BENCH ?=
 
 .DEFAULT_GOAL := build
-.PHONY: help setup setup-dev build test demo debug asan bench format check-format tidy install clean distclean
+.PHONY: help setup setup-test setup-dev build test demo debug asan bench format check-format tidy install clean distclean
 
 help:
 	@echo 'make demo          set up, build, run the demonstration into runs/demo'
@@ -26,6 +26,9 @@ help:
 setup:
 	@scripts/setup.sh
 
+setup-test:
+	@scripts/setup.sh --test
+
 setup-dev:
 	@scripts/setup.sh --dev
 
@@ -41,10 +44,11 @@ build: setup
 debug: setup
 	$(call build_preset,debug)
 
-test: build
+test: setup-test
+	$(call build_preset,release)
 	@cd build/release && ctest --output-on-failure -j $(JOBS)
 
-asan: setup
+asan: setup-test
 	$(call build_preset,asan)
 	@cd build/asan && ctest --output-on-failure -j $(JOBS)
 

@@ -5,7 +5,7 @@
 # everything here sees. Another fmt is looked for only where libtorch has none.
 
 function(deq_find_headers variable header package)
-  find_path(${variable} "${header}")
+  find_path(${variable} "${header}" HINTS ${ARGN})
   mark_as_advanced(${variable})
   if(NOT ${variable})
     message(FATAL_ERROR "${header} is missing (Debian and Ubuntu: ${package}). Run scripts/setup.sh.")
@@ -14,7 +14,7 @@ function(deq_find_headers variable header package)
 endfunction()
 
 add_library(deq_third_party INTERFACE)
-deq_find_headers(DEQ_TOML_INCLUDE toml++/toml.h libtomlplusplus-dev)
+deq_find_headers(DEQ_TOML_INCLUDE toml++/toml.h libtomlplusplus-dev "${DEQ_SETUP_TOML_INCLUDE}")
 deq_find_headers(DEQ_JSON_INCLUDE nlohmann/json.hpp nlohmann-json3-dev)
 if(DEQ_BUILD_CLI)
   deq_find_headers(DEQ_CLI11_INCLUDE CLI/CLI.hpp libcli11-dev)

@@ -5,8 +5,9 @@ set -euo pipefail
 
 usage() {
   cat <<'TEXT'
-usage: scripts/setup.sh [--dev] [--help]
+usage: scripts/setup.sh [--test] [--dev] [--help]
 
+  --test   also TensorBoard and safetensors for Python, which the tests read our files with
   --dev    also clang-format-14 and clang-tidy-14 (for make format, make tidy)
 
 What it does:
@@ -14,7 +15,11 @@ What it does:
      by apt-get as root or through sudo without a password; otherwise it names them and stops
   2. libtorch 2.11 out of the `torch` wheel, in a private environment: .deps/venv
   3. plotly.min.js out of the `plotly` wheel (for the HTML reports): .deps/plotly
-  4. .deps/env.cmake, which tells CMake where these are
+  4. where apt-get has no toml++ (Ubuntu 22.04), its headers out of the sources of
+     `pytomlpp`: .deps/tomlplusplus
+  5. with --test, the Python packages of the tests, in an environment of their own (45 MB to
+     download): .deps/testenv
+  6. .deps/env.cmake, which tells CMake where these are
 
 Environment:
   DEQ_LIBTORCH=DIR    use this libtorch 2.11 (a folder with include/ and lib/: an unpacked
@@ -24,7 +29,7 @@ Environment:
                       download), cuda is all of it (3 GB). Default: cuda where an NVIDIA
                       driver is found, else cpu.
   DEQ_PLOTLY_JS=FILE  use this plotly.min.js
-  DEQ_PYTHON=FILE     the Python (3.10 to 3.14) the environment is made from
+  DEQ_PYTHON=FILE     the Python (3.10 to 3.14) the environments are made from
   DEQ_NO_APT=1        never call apt-get
   CXX=FILE            the compiler to build with
 TEXT
@@ -34,6 +39,9 @@ readonly TORCH_VERSION=2.11.0
 readonly TORCH_SERIES=2.11
 readonly TORCH_CPU_SET=("torch==$TORCH_VERSION" nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85)
 readonly PLOTLY_VERSION=7.1.0
+readonly PYTOMLPP_VERSION=1.1.0  # holds toml++ 3.4.0
+readonly TEST_SET=(tensorboard==2.21.0 safetensors==0.8.0 protobuf==7.36.2
+  'numpy==2.2.6; python_version < "3.11"' 'numpy==2.4.6; python_version >= "3.11"')
 readonly MIN_GXX=12
 readonly MIN_CMAKE=3.22
 
@@ -42,8 +50,10 @@ readonly ROOT=$PWD
 readonly DEPS=$ROOT/.deps
 
 dev=0
+with_tests=0
 for arg in "$@"; do
   case $arg in
+    --test) with_tests=1 ;;
     --dev) dev=1 ;;
     -h | --help) usage; exit 0 ;;
     *) echo "setup: unknown option: $arg" >&2; usage >&2; exit 2 ;;
@@ -117,9 +127,21 @@ cmake_ok() {
 
 # Nothing is taken from wheels where the user brings both libtorch and plotly.min.js.
 wants_venv() {
+  ((toml_from_sources)) && ! has_toml_sources && return 0
   [[ -n ${DEQ_PLOTLY_JS:-} || -f $DEPS/plotly/plotly.min.js ]] || return 0
   [[ ${DEQ_LIBTORCH:-} == wheel ]] && return 0
   [[ -z ${DEQ_LIBTORCH:-} && ! -s $DEPS/libtorch.path ]]
+}
+
+has_toml_sources() { [[ $(cat "$DEPS/tomlplusplus/version" 2>/dev/null) == "$PYTOMLPP_VERSION" ]]; }
+
+has_testenv() {
+  [[ -x $DEPS/testenv/bin/python && $(cat "$DEPS/testenv.stamp" 2>/dev/null) == "${TEST_SET[*]}" ]]
+}
+
+needs_python() {
+  [[ ! -x $DEPS/venv/bin/python ]] && wants_venv && return 0
+  ((with_tests)) && ! has_testenv
 }
 
 missing=()
@@ -137,13 +159,17 @@ list_missing() {
   have_header gtest/gtest.h || need libgtest-dev
   have_header benchmark/benchmark.h || need libbenchmark-dev
   have_header CLI/CLI.hpp || need libcli11-dev
-  have_header toml++/toml.h || need libtomlplusplus-dev
+  toml_from_sources=0
+  if ! have_header toml++/toml.h; then
+    if ! has_toml_sources && apt_has libtomlplusplus-dev; then need libtomlplusplus-dev; else toml_from_sources=1; fi
+  fi
   have_header nlohmann/json.hpp || need nlohmann-json3-dev
-  if [[ ! -x $DEPS/venv/bin/python ]] && wants_venv; then
+  have_header gloo/algorithm.h || need libgloo-dev
+  if needs_python; then
     python=$(find_python)
     if [[ -z $python ]]; then
       if [[ -n ${DEQ_PYTHON:-} ]] || have python3; then
-        fail "the torch wheel needs Python 3.10 to 3.14, and ${DEQ_PYTHON:-python3} is not one; name one with DEQ_PYTHON=/path/to/python3."
+        fail "the wheels need Python 3.10 to 3.14, and ${DEQ_PYTHON:-python3} is not one; name one with DEQ_PYTHON=/path/to/python3."
       fi
       need python3; need python3-venv
     elif ! "$python" -c 'import venv, ensurepip' 2>/dev/null; then
@@ -165,18 +191,33 @@ root_prefix() {
   return 1
 }
 
-apt_install() {
+apt_get() {
   local -a as_root
   read -ra as_root <<<"$(root_prefix)"
   [[ ${#as_root[@]} -gt 0 ]] || return 1
-  local -a apt=("${as_root[@]}" DEBIAN_FRONTEND=noninteractive apt-get)
-  if compgen -G '/var/lib/apt/lists/*Packages*' >/dev/null &&
-    "${apt[@]}" install -y -qq --no-install-recommends "$@" >"$DEPS/apt.log" 2>&1; then
-    return 0
-  fi
+  "${as_root[@]}" DEBIAN_FRONTEND=noninteractive apt-get "$@" >>"$DEPS/apt.log" 2>&1
+}
+
+apt_update() {
   say "apt-get update"
-  "${apt[@]}" update -qq >"$DEPS/apt.log" 2>&1 || true
-  "${apt[@]}" install -y -qq --no-install-recommends "$@" >>"$DEPS/apt.log" 2>&1
+  apt_get update -qq || true
+}
+
+apt_has_lists() { compgen -G '/var/lib/apt/lists/*Packages*' >/dev/null; }
+
+# apt_has PACKAGE: whether it could be installed
+apt_has() {
+  root_prefix >/dev/null || return 1
+  apt_has_lists || apt_update
+  [[ -n $(apt-cache show "$1" 2>/dev/null) ]]
+}
+
+apt_install() {
+  local -a install=(install -y -qq --no-install-recommends "$@")
+  rm -f "$DEPS/apt.log"
+  if apt_has_lists && apt_get "${install[@]}"; then return 0; fi
+  apt_update
+  apt_get "${install[@]}"
 }
 
 list_missing
@@ -328,11 +369,47 @@ PY
   plotly_cmake="\${CMAKE_CURRENT_LIST_DIR}/plotly/plotly.min.js"
 fi
 
-# ---- 4. what CMake reads ----------------------------------------------------------------------
+# ---- 4. toml++, where there is no package of it -------------------------------------------------
+
+toml_cmake=''
+if ((toml_from_sources)); then
+  if ! has_toml_sources; then
+    make_venv
+    say "fetching the headers of toml++ (the sources of pytomlpp $PYTOMLPP_VERSION, 1 MB, once)"
+    rm -rf "$DEPS/tomlplusplus"
+    mkdir -p "$DEPS/tomlplusplus/sources"
+    pip download --quiet --no-deps --no-binary=pytomlpp -d "$DEPS/tomlplusplus/sources" "pytomlpp==$PYTOMLPP_VERSION" ||
+      fail "pip could not fetch pytomlpp $PYTOMLPP_VERSION; run this again to retry, or install toml++ 3 yourself."
+    tar -xzf "$DEPS/tomlplusplus/sources/pytomlpp-$PYTOMLPP_VERSION.tar.gz" -C "$DEPS/tomlplusplus" --strip-components=3 \
+      "pytomlpp-$PYTOMLPP_VERSION/third_party/tomlplusplus/include" "pytomlpp-$PYTOMLPP_VERSION/third_party/tomlplusplus/LICENSE" ||
+      fail "pytomlpp $PYTOMLPP_VERSION does not hold the headers of toml++."
+    rm -rf "$DEPS/tomlplusplus/sources"
+    echo "$PYTOMLPP_VERSION" >"$DEPS/tomlplusplus/version"
+  fi
+  toml_cmake="\${CMAKE_CURRENT_LIST_DIR}/tomlplusplus/include"
+fi
+
+# ---- 5. the Python packages of the tests --------------------------------------------------------
+
+if ((with_tests)) && ! has_testenv; then
+  # Without its stamp, what lies there is an interrupted or an older installation.
+  rm -rf "$DEPS/testenv" "$DEPS/testenv.stamp"
+  python=${python:-$(find_python)}
+  [[ -n $python ]] || fail "no Python 3.10 to 3.14 found; name one with DEQ_PYTHON=/path/to/python3."
+  say "installing TensorBoard and safetensors for Python into .deps/testenv (45 MB, once)"
+  "$python" -m venv "$DEPS/testenv" || fail "$python -m venv failed."
+  "$DEPS/testenv/bin/python" -m pip --disable-pip-version-check --no-input install --quiet --no-compile "${TEST_SET[@]}" ||
+    fail "pip could not install the packages of the tests; run this again to retry."
+  "$DEPS/testenv/bin/python" -c 'import numpy, safetensors, tensorboard' || fail "the packages of the tests do not load (see above)."
+  echo "${TEST_SET[*]}" >"$DEPS/testenv.stamp"
+fi
+
+# ---- 6. what CMake reads ------------------------------------------------------------------------
 
 env_cmake="# Written by scripts/setup.sh; read by CMakeLists.txt.
 set(DEQ_SETUP_LIBTORCH \"$libtorch_cmake\")
 set(DEQ_SETUP_PLOTLY_JS \"$plotly_cmake\")
+set(DEQ_SETUP_TOML_INCLUDE \"$toml_cmake\")
 set(DEQ_SETUP_CXX \"$gxx\")"
 if [[ ! -f $DEPS/env.cmake || $(<"$DEPS/env.cmake") != "$env_cmake" ]]; then
   say "writing .deps/env.cmake"
