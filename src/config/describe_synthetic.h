@@ -1,9 +1,6 @@
 #pragma once
 
-#include "config/describe_gradient.h"
-#include "config/describe_jacobian.h"
-#include "config/describe_solver.h"
-#include "config/describe_train.h"
+#include "config/describe_recipe.h"
 #include "config/description.h"
 #include "config/experiments.h"
 #include "deq/config/synthetic.h"
@@ -27,15 +24,10 @@ void describe(Visitor& v, SyntheticModel& model) {
 
 template <class Visitor>
 void describe(Visitor& v, SyntheticConfig& config) {
-  v.constant(kExperimentKey, kSynthetic, "Which experiment the file is.");
-  v.number("seed", config.seed, at_least(0),
-           "Fixes everything random: data, weights, order, probes.");
+  describe_top(v, config, kSynthetic);
   v.table("data", config.data, "The samples.");
   v.table("model", config.model, "The layer f.");
-  v.table("solver", config.solver, "How the equilibrium and its gradient are solved for.");
-  v.table("gradient", config.gradient, "How the gradient is made.");
-  v.table("jacobian", config.jacobian, "The Jacobian penalty.");
-  v.table("train", config.train, "The training loop.");
+  describe_tables(v, config);
 }
 
 }  // namespace deq::config

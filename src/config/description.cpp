@@ -32,6 +32,11 @@ std::string allowed_number(const Range& range) {
   return text.empty() ? "a finite number" : "a finite number " + text;
 }
 
+std::string allowed_list(const Range& range) {
+  const std::string text = range.text();
+  return text.empty() ? "a list of whole numbers" : "a list of whole numbers " + text;
+}
+
 std::string allowed_names(const std::vector<std::string_view>& names) {
   if (names.size() == 1) return c10::str("\"", names[0], "\"");
   if (names.size() == 2) return c10::str("\"", names[0], "\" or \"", names[1], "\"");

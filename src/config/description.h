@@ -13,15 +13,17 @@
 // its member, its range and its meaning. Reading, writing and the reference are visitors of that
 // one description. What a description may call on its visitor:
 //
-//   constant(key, value, help)              a required key with one allowed text
-//   number(key, member, range, help)        int64_t, int or double; one more argument makes it
-//   required optional_number(key, member, range, help) flag(key, member, help)                 true
-//   or false choice(key, member, choices, help)      an enum, by name in_order(low_key, low,
-//   relation, high_key, high)   a condition between two keys schedule(key, member, range, help) a
-//   number, or a table that describes a Schedule table(key, part, help) describe(visitor, part)
-//   under [key] select(key, variant, help)              which alternative the variant holds, by
-//   name alternatives(key, variant, body)        body(visitor, alternative): the keys of the one
-//   selected
+// - constant(key, value, help): a required key with one allowed text
+// - number(key, member, range, help): int64_t, int or double; one more argument makes it required
+// - optional_number(key, member, range, help): one that may be left out
+// - whole_numbers(key, member, range, help): a list
+// - flag(key, member, help): true or false
+// - choice(key, member, choices, help): an enum, by name
+// - in_order(low_key, low, relation, high_key, high): a condition between two keys
+// - schedule(key, member, range, help): a number, or a table that describes a Schedule
+// - table(key, part, help): describe(visitor, part) under [key]
+// - select(key, variant, help): which alternative the variant holds, by name
+// - alternatives(key, variant, body): body(visitor, alternative), the keys of the one selected
 //
 // Within a table, plain keys come before tables, because TOML wants them so.
 
@@ -69,6 +71,9 @@ constexpr Range from_to_below(double low, double high) {
 /// "a whole number ≥ 1", "a finite number in (0, 1]".
 std::string allowed_whole(const Range& range);
 std::string allowed_number(const Range& range);
+
+/// "a list of whole numbers ≥ 1".
+std::string allowed_list(const Range& range);
 
 template <class Number>
 std::string allowed(const Range& range) {

@@ -111,6 +111,7 @@ std::string value_text(const Entry& entry) {
     std::string operator()(double value) const { return io::number_text(value); }
     std::string operator()(const std::string& value) const { return quoted(value); }
     std::string operator()(const Table&) const { return "{…}"; }
+    std::string operator()(const List&) const { return "[…]"; }
     std::string operator()(const OtherValue& value) const { return value.text; }
   } text;
   return std::visit(text, entry.value);

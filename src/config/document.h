@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -15,7 +16,12 @@ struct Place {
   int64_t line = 0;          ///< of the file; 0 for an override
 };
 
-/// A kind of TOML value that no key takes (an array, a date), as it appears in messages.
+/// An array. Only those of whole numbers have a use.
+struct List {
+  std::optional<std::vector<int64_t>> whole_numbers;
+};
+
+/// A kind of TOML value that no key takes (a date), as it appears in messages.
 struct OtherValue {
   std::string text;
 };
@@ -31,7 +37,7 @@ struct Table {
 
 struct Entry {
   std::string key;
-  std::variant<bool, int64_t, double, std::string, Table, OtherValue> value;
+  std::variant<bool, int64_t, double, std::string, Table, List, OtherValue> value;
   Place place{};
 };
 

@@ -38,6 +38,10 @@ class KeyCollector {
     add(key);
   }
 
+  void whole_numbers(std::string_view key, std::vector<int64_t>&, const Range&, std::string_view) {
+    add(key);
+  }
+
   void flag(std::string_view key, bool&, std::string_view) { add(key); }
 
   template <class Enum, size_t N>

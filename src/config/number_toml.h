@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "io/number_text.h"
 
@@ -14,6 +16,12 @@ std::string number_toml(Number value) {
   } else {
     return io::number_text(value);
   }
+}
+
+inline std::string list_toml(const std::vector<int64_t>& values) {
+  std::string text = "[";
+  for (const int64_t value : values) text += (text.size() > 1 ? ", " : "") + std::to_string(value);
+  return text + "]";
 }
 
 }  // namespace deq::config

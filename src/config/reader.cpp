@@ -52,6 +52,19 @@ double Reader::read_float(const Entry& entry, std::string_view key, const Range&
   return *value;
 }
 
+std::vector<int64_t> Reader::read_whole_numbers(const Entry& entry, std::string_view key,
+                                                const Range& range) const {
+  const auto* list = std::get_if<List>(&entry.value);
+  const auto allowed_one = [&range](int64_t value) {
+    return range.contains(static_cast<double>(value));
+  };
+  if (list == nullptr || !list->whole_numbers ||
+      !std::all_of(list->whole_numbers->begin(), list->whole_numbers->end(), allowed_one)) {
+    refuse(entry, key, allowed_list(range));
+  }
+  return *list->whole_numbers;
+}
+
 bool Reader::read_flag(const Entry& entry, std::string_view key) const {
   const auto* value = std::get_if<bool>(&entry.value);
   if (value == nullptr) refuse(entry, key, "true or false");

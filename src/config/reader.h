@@ -47,6 +47,12 @@ class Reader {
     if (entry != nullptr) member = read_number<Number>(*entry, key, range);
   }
 
+  void whole_numbers(std::string_view key, std::vector<int64_t>& member, const Range& range,
+                     std::string_view /*help*/) {
+    const Entry* entry = find(key);
+    if (entry != nullptr) member = read_whole_numbers(*entry, key, range);
+  }
+
   void flag(std::string_view key, bool& member, std::string_view /*help*/) {
     const Entry* entry = find(key);
     if (entry != nullptr) member = read_flag(*entry, key);
@@ -130,6 +136,8 @@ class Reader {
   }
   int64_t read_whole(const Entry& entry, std::string_view key, const Range& range) const;
   double read_float(const Entry& entry, std::string_view key, const Range& range) const;
+  std::vector<int64_t> read_whole_numbers(const Entry& entry, std::string_view key,
+                                          const Range& range) const;
   bool read_flag(const Entry& entry, std::string_view key) const;
   size_t read_name(const Entry& entry, std::string_view key,
                    const std::vector<std::string_view>& names) const;

@@ -38,6 +38,11 @@ class ReferenceVisitor {
     row(key, allowed<Number>(range), member ? code(number_toml(*member)) : "none", help);
   }
 
+  void whole_numbers(std::string_view key, const std::vector<int64_t>& member, const Range& range,
+                     std::string_view help) {
+    row(key, allowed_list(range), code(list_toml(member)), help);
+  }
+
   void flag(std::string_view key, bool member, std::string_view help) {
     row(key, "true or false", code(member ? "true" : "false"), help);
   }

@@ -5,6 +5,17 @@
 
 namespace deq {
 
+SyntheticConfig::SyntheticConfig() {
+  solver = {.forward = Broyden{.tol = {.rtol = 1e-3}, .max_evals = 6},
+            .adjoint = Broyden{.tol = {.rtol = 1e-4}, .max_evals = 6}};
+  jacobian.gamma = {.shape = ConstantSchedule{.value = 1.0}};
+  jacobian.probability = {.shape = ConstantSchedule{.value = 0.4}};
+  train.epochs = 50;
+  train.batch_size = 64;
+  train.lr = 1e-3;
+  train.eval_every = 10;
+}
+
 SyntheticConfig load_synthetic(const std::filesystem::path& path,
                                const std::vector<std::string>& overrides) {
   return parse_synthetic(config::read_config_file(path.string()), path.string(), overrides);

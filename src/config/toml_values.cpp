@@ -13,6 +13,16 @@ using PlaceOf = std::function<Place(const toml::node&)>;
 
 Table convert(const toml::table& table, const PlaceOf& place_of);
 
+List convert(const toml::array& array) {
+  std::vector<int64_t> numbers;
+  for (const auto& node : array) {
+    const auto* whole = node.as_integer();
+    if (whole == nullptr) return {};
+    numbers.push_back(whole->get());
+  }
+  return {.whole_numbers = numbers};
+}
+
 Entry convert(std::string key, const toml::node& node, const PlaceOf& place_of) {
   Entry entry{
       .key = std::move(key), .value = OtherValue{"a date or time"}, .place = place_of(node)};
@@ -21,7 +31,7 @@ Entry convert(std::string key, const toml::node& node, const PlaceOf& place_of) 
   if (const auto* number = node.as_floating_point()) entry.value = number->get();
   if (const auto* text = node.as_string()) entry.value = text->get();
   if (const auto* table = node.as_table()) entry.value = convert(*table, place_of);
-  if (node.is_array()) entry.value = OtherValue{"[…]"};
+  if (const auto* array = node.as_array()) entry.value = convert(*array);
   return entry;
 }
 

@@ -41,6 +41,11 @@ class Writer {
     if (member) write(key, number_toml(*member));
   }
 
+  void whole_numbers(std::string_view key, const std::vector<int64_t>& member, const Range&,
+                     std::string_view /*help*/) {
+    write(key, list_toml(member));
+  }
+
   void flag(std::string_view key, bool member, std::string_view /*help*/) {
     write(key, member ? "true" : "false");
   }

@@ -7,6 +7,7 @@ namespace deq {
 StateLayout StateLayout::of(const State& state) {
   require(!state.empty(), "a state needs at least one tensor");
   StateLayout layout;
+  layout.type_ = state[0].scalar_type();
   for (const auto& tensor : state) {
     require(tensor.dim() >= 1, "a state tensor needs a batch dimension, got a scalar");
     require(tensor.size(0) == state[0].size(0),
@@ -36,7 +37,7 @@ torch::Tensor StateLayout::pack(const State& state) const {
             c10::IntArrayRef(shapes_[i]));
     require(state[i].size(0) == state[0].size(0),
             "state tensors differ in batch size: ", state[0].size(0), " and ", state[i].size(0));
-    flat.push_back(state[i].reshape({state[i].size(0), sizes_[i]}));
+    flat.push_back(state[i].reshape({state[i].size(0), sizes_[i]}).to(type_));
   }
   return flat.size() == 1 ? flat[0] : torch::cat(flat, 1);
 }

@@ -77,12 +77,12 @@ std::string describe(const Schedule& schedule) {
 }
 
 json run_data(const std::filesystem::path& folder) {
-  const auto experiment = load_run(folder);
+  const auto loaded = load_run(folder);
   const auto lines = read_json_lines(metrics_file(folder));
   const auto last = folder.filename().empty() ? folder.parent_path() : folder;
   json run{{"name", last.filename().string()},
            {"folder", folder.string()},
-           {"gamma", describe(experiment.config().jacobian.gamma)},
+           {"gamma", describe(loaded.experiment.recipe.jacobian.gamma)},
            {"config", read_file(config_file(folder))},
            {"summary", summary(lines)},
            {"metrics", {{"train", columns(lines, "train")}, {"valid", columns(lines, "valid")}}},
@@ -93,7 +93,9 @@ json run_data(const std::filesystem::path& folder) {
         "At its training budget this model's mean relative residual is above 1%: raise "
         "solver.forward.max_evals or jacobian.gamma.");
   }
-  add_synthetic_figures(experiment, run);
+  if (const auto* synthetic = dynamic_cast<const SyntheticTask*>(loaded.task.get())) {
+    add_synthetic_figures(*synthetic, run);
+  }
   return run;
 }
 

@@ -67,10 +67,10 @@ json slice(Equilibrium& layer, double input, const torch::Tensor& z) {
 
 }  // namespace
 
-void add_synthetic_figures(const SyntheticExperiment& experiment, json& run) {
+void add_synthetic_figures(const SyntheticTask& task, json& run) {
   const torch::NoGradGuard no_grad;
-  auto layer = experiment.precise_layer();
-  const auto& data = experiment.config().data;
+  auto layer = task.precise_layer();
+  const auto& data = task.config().data;
   const auto x =
       torch::linspace(data.x_min, data.x_max, kSurfacePoints, torch::kDouble).view({-1, 1});
   const auto h = synthetic_target(x);
@@ -78,9 +78,9 @@ void add_synthetic_figures(const SyntheticExperiment& experiment, json& run) {
   const double low = h.min().item<double>() - margin, high = h.max().item<double>() + margin;
   run["surface"] = surface(layer, x, torch::linspace(low, high, kSurfacePoints, torch::kDouble));
   run["target"] = {{"x", values(x)}, {"h", values(h)}};
-  const auto shown = std::min(kShownSamples, experiment.validation().x.size(0));
-  run["samples"] = {{"x", values(experiment.validation().x.narrow(0, 0, shown))},
-                    {"y", values(experiment.validation().y.narrow(0, 0, shown))}};
+  const auto shown = std::min(kShownSamples, task.validation().x.size(0));
+  run["samples"] = {{"x", values(task.validation().x.narrow(0, 0, shown))},
+                    {"y", values(task.validation().y.narrow(0, 0, shown))}};
   run["slices"] = json::array();
   for (const double input : kSliceInputs) {
     if (input < data.x_min || input > data.x_max) continue;

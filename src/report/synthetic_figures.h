@@ -9,7 +9,7 @@
 namespace deq {
 
 /// Adds "surface", "target", "samples" and "slices" of a trained model to a run's data.
-void add_synthetic_figures(const SyntheticExperiment& experiment, nlohmann::json& run);
+void add_synthetic_figures(const SyntheticTask& task, nlohmann::json& run);
 
 /// Figure 4: two one-dimensional maps, one whose slope at the fixed point is below 1 in size and
 /// one above, with the iterates of the plain iteration and of Broyden's method.

@@ -1,8 +1,27 @@
 #include "deq/train/run.h"
 
+#include <map>
+
 #include "deq/core/error.h"
+#include "deq/io/checkpoint_file.h"
+#include "deq/train/checkpoints.h"
+#include "train/model_state.h"
 
 namespace deq {
+namespace {
+
+Checkpoints::Found checkpoint_of(const std::filesystem::path& run, WhichCheckpoint which) {
+  const Checkpoints files(checkpoint_folder(run), 1);
+  if (which == WhichCheckpoint::Best) {
+    return {.path = files.best(), .file = read_checkpoint_file(files.best())};
+  }
+  std::string damage;
+  auto found = files.newest([&damage](const std::string& why) { damage = why; });
+  require(found.has_value(), damage.empty() ? run.string() + " holds no checkpoint" : damage);
+  return *found;
+}
+
+}  // namespace
 
 std::filesystem::path config_file(const std::filesystem::path& run) {
   return run / "config.toml";
@@ -12,24 +31,31 @@ std::filesystem::path metrics_file(const std::filesystem::path& run) {
   return run / "metrics.jsonl";
 }
 
-std::filesystem::path final_checkpoint(const std::filesystem::path& run) {
-  return run / "checkpoints" / "final.safetensors";
+std::filesystem::path checkpoint_folder(const std::filesystem::path& run) {
+  return run / "checkpoints";
 }
 
-SyntheticExperiment load_run(const std::filesystem::path& run, torch::Device device) {
+void require_run(const std::filesystem::path& run) {
   require<UsageError>(std::filesystem::is_directory(run), run.string(),
                       " is no run folder: there is no such folder");
-  for (const auto& file : {config_file(run), final_checkpoint(run)}) {
-    require<UsageError>(std::filesystem::is_regular_file(file), run.string(),
-                        " holds no finished run: ", file.string(), " is missing");
+  for (const auto& path : {config_file(run), checkpoint_folder(run)}) {
+    require<UsageError>(std::filesystem::exists(path), run.string(),
+                        " holds no run: ", path.string(), " is missing");
   }
-  SyntheticExperiment experiment(load_synthetic(config_file(run)), device);
-  try {
-    experiment.restore(read_safetensors(final_checkpoint(run)));
-  } catch (const Error& error) {
-    throw Error(final_checkpoint(run).string() + ": " + error.what());
+}
+
+LoadedRun load_run(const std::filesystem::path& run, torch::Device device, WhichCheckpoint which,
+                   const std::vector<std::string>& overrides) {
+  require_run(run);
+  auto experiment = read_experiment(config_file(run), overrides);
+  auto task = experiment.make_task(device);
+  const auto checkpoint = checkpoint_of(run, which);
+  std::map<std::string, torch::Tensor> weights;
+  for (const auto& [name, tensor] : checkpoint.file.tensors) {
+    if (!name.starts_with(kOptimiserPrefix)) weights[name] = tensor;
   }
-  return experiment;
+  restore_tensors(model_tensors(task->model()), weights, checkpoint.path.string());
+  return {.experiment = std::move(experiment), .task = std::move(task)};
 }
 
 }  // namespace deq

@@ -40,6 +40,17 @@ class ProgramTest(unittest.TestCase):
         return {path.relative_to(self.folder): path.read_bytes() if path.is_file() else None
                 for path in self.folder.rglob("*")}
 
+    def weights(self, run):
+        """Every tensor of the run's newest checkpoint, by name: shape, type and bytes."""
+        newest = max((self.folder / run / "checkpoints").glob("step-*.safetensors"))
+        data = newest.read_bytes()
+        header_end = 8 + int.from_bytes(data[:8], "little")
+        header = json.loads(data[8:header_end])
+        header.pop("__metadata__")
+        return {name: (entry["dtype"], entry["shape"],
+                       data[header_end:][slice(*entry["data_offsets"])])
+                for name, entry in header.items()}
+
     def train(self, out="run", *more):
         """A short training run; returns its result."""
         result = self.deq("train", CONFIG, *SHORT, *more, "--out", out, "--json")

@@ -82,7 +82,9 @@ TEST(ConfigMessages, UnknownKeys) {
   EXPECT_EQ(
       message("[train]\nepoch = 3\n"),
       "x.toml:3: unknown key \"train.epoch\"; did you mean \"train.epochs\"? (allowed: epochs, "
-      "batch_size, lr, lr_schedule, eval_every)");
+      "steps, batch_size, accumulation, lr, clip_norm, random_evals, eval_every, "
+      "eval_every_steps, eval_budgets, log_every, optimiser, lr_schedule, pretrain, loader, "
+      "checkpoints, failure)");
   EXPECT_EQ(message("\n[trian]\nepochs = 3\n"),
             "x.toml:3: unknown key \"trian\"; did you mean \"train\"? (allowed: experiment, seed, "
             "data, model, solver, gradient, jacobian, train)");
@@ -168,7 +170,15 @@ TEST(ConfigMessages, Overrides) {
             "--set train.epochs=abc: must be a whole number ≥ 1");
   EXPECT_EQ(message("", {"train.epoch=3"}),
             "--set train.epoch=3: unknown key \"train.epoch\"; did you mean \"train.epochs\"? "
-            "(allowed: epochs, batch_size, lr, lr_schedule, eval_every)");
+            "(allowed: epochs, steps, batch_size, accumulation, lr, clip_norm, random_evals, "
+            "eval_every, eval_every_steps, eval_budgets, log_every, optimiser, lr_schedule, "
+            "pretrain, loader, checkpoints, failure)");
+  EXPECT_EQ(message("", {"train.eval_budgets=[1, 0]"}),
+            "--set train.eval_budgets=[1, 0]: must be a list of whole numbers ≥ 1");
+  EXPECT_EQ(message("[train]\neval_budgets = [1, 2.5]\n"),
+            "x.toml:3: train.eval_budgets = […]: must be a list of whole numbers ≥ 1");
+  EXPECT_EQ(message("[train]\neval_budgets = 3\n"),
+            "x.toml:3: train.eval_budgets = 3: must be a list of whole numbers ≥ 1");
   EXPECT_EQ(message("", {"solver.forward.beta=1"}),
             "--set solver.forward.beta=1: this key goes with solver.forward.name = \"anderson\", "
             "not with \"broyden\" (whose own keys are: memory, line_search)");

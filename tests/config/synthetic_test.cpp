@@ -49,8 +49,23 @@ max_evals = 11
 [jacobian]
 gamma = { schedule = "staircase", start = 1.9, increment = 0.1, every = 35000, stop = 90000 }
 distribution = "rademacher"
+stop_epoch = 90
+[jacobian.control]
+hold = "rho"
+target = 0.8
 [train]
-lr_schedule = "constant"
+clip_norm = 0.25
+eval_budgets = [1, 2, 6]
+[train.optimiser]
+name = "sgd"
+momentum = 0.95
+[train.lr_schedule]
+name = "step"
+warmup_steps = 100
+every = 30
+[train.pretrain]
+steps = 3000
+layers = 10
 )");
   EXPECT_EQ(config.seed, 9);
   EXPECT_EQ(config.data.noise, 0.0);
@@ -67,7 +82,14 @@ lr_schedule = "constant"
   EXPECT_EQ(gamma.every, 35000);
   EXPECT_EQ(config.jacobian.gamma.stop, 90000);
   EXPECT_EQ(config.jacobian.estimator.distribution, ProbeDistribution::Rademacher);
-  EXPECT_EQ(config.train.lr_schedule, LearningRateSchedule::Constant);
+  EXPECT_EQ(config.jacobian.stop_epoch, 90);
+  EXPECT_EQ(config.jacobian.control.hold, Held::SpectralRadius);
+  EXPECT_EQ(config.train.clip_norm, 0.25);
+  EXPECT_EQ(config.train.eval_budgets, (std::vector<int64_t>{1, 2, 6}));
+  EXPECT_EQ(std::get<Sgd>(config.train.optimiser).momentum, 0.95);
+  EXPECT_EQ(config.train.lr_schedule.warmup_steps, 100);
+  EXPECT_EQ(std::get<StepRate>(config.train.lr_schedule.shape).every, 30);
+  EXPECT_EQ(config.train.pretrain.layers, 10);
   expect_round_trip(config);
 }
 

@@ -7,6 +7,11 @@
 
 namespace deq::cli {
 
+/// Thrown where a command has said all there is to say and leaves with a status of its own.
+struct ExitStatus {
+  int status = 0;
+};
+
 void add_train(CLI::App& program);
 void add_eval(CLI::App& program);
 void add_demo(CLI::App& program);

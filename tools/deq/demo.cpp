@@ -6,7 +6,9 @@
 #include "commands.h"
 #include "deq/core/cuda.h"
 #include "deq/io/run_folder.h"
+#include "deq/train/synthetic.h"
 #include "output.h"
+#include "training.h"
 
 namespace deq::cli {
 namespace {
@@ -51,7 +53,11 @@ void run(const Arguments& arguments) {
     config.seed = arguments.seed;
     config.jacobian.gamma = {.shape = ConstantSchedule{.value = static_cast<double>(gamma)}};
     runs.push_back(folder / fmt::format("gamma-{}", gamma));
-    results.push_back(train_into(runs.back(), config, arguments.device, arguments.json));
+    results.push_back(train({.experiment = experiment_from(config),
+                             .folder = runs.back(),
+                             .device = arguments.device,
+                             .quiet = arguments.json})
+                          .last);
     if (!arguments.json) continue;
     auto line = results.back();
     line.emplace_back("run", runs.back().string());

@@ -39,6 +39,8 @@ int main(int argc, char** argv) {
   deq::cli::add_doctor(program);
   try {
     program.parse(argc, argv);
+  } catch (const deq::cli::ExitStatus& exit) {
+    return exit.status;
   } catch (const CLI::ParseError& error) {
     return program.exit(error) == 0 ? 0 : kMisuse;
   } catch (const deq::UsageError& error) {

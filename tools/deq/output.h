@@ -3,7 +3,6 @@
 #include <filesystem>
 #include <string>
 
-#include "deq/config/synthetic.h"
 #include "deq/train/metrics.h"
 
 namespace deq::cli {
@@ -13,11 +12,6 @@ std::string to_json(const Metrics& metrics);
 
 /// "runs/NAME", or "runs/NAME-2", "runs/NAME-3", … where that exists.
 std::filesystem::path free_run_folder(const std::string& name);
-
-/// Trains into the (new) folder: configuration, metrics, checkpoint. Prints one line an evaluation
-/// and a progress bar on standard error unless `quiet`. Returns the last evaluation.
-Metrics train_into(const std::filesystem::path& folder, const SyntheticConfig& config,
-                   const std::string& device, bool quiet);
 
 /// report.html on these runs, in `folder`. Returns its path.
 std::filesystem::path write_report(const std::filesystem::path& folder,

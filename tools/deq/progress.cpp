@@ -28,18 +28,19 @@ ProgressBar::~ProgressBar() {
   clear();
 }
 
-void ProgressBar::update(int64_t done, int64_t total, double loss) {
+void ProgressBar::update(int64_t done, int64_t total, const std::function<std::string()>& facts) {
   const auto now = Clock::now();
   if (!shown_ || (done < total && now - last_ < kRedrawInterval)) return;
   last_ = now;
   const double seconds = std::chrono::duration<double>(now - start_).count();
-  const double rate = static_cast<double>(done) / std::max(seconds, 1e-9);
+  if (!begun_) begun_ = done;  // a resumed run does not begin at 0
+  const double rate = static_cast<double>(done - *begun_) / std::max(seconds, 1e-9);
   const double left = static_cast<double>(total - done) / std::max(rate, 1e-9);
   const int filled = static_cast<int>(kBarWidth * done / total);
-  std::cerr << fmt::format("\r\033[K{} [{}{}] {}/{}  {:.0f} steps/s  {} left  loss {:.4g}", label_,
+  std::cerr << fmt::format("\r\033[K{} [{}{}] {}/{}  {:.3g} steps/s  {} left  {}", label_,
                            std::string(static_cast<size_t>(filled), '#'),
                            std::string(static_cast<size_t>(kBarWidth - filled), '.'), done, total,
-                           rate, duration(left), loss)
+                           rate, duration(left), facts())
             << std::flush;
   drawn_ = true;
 }

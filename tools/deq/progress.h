@@ -2,6 +2,8 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 
 namespace deq::cli {
@@ -15,7 +17,8 @@ class ProgressBar {
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  void update(int64_t done, int64_t total, double loss);
+  /// `facts` is what stands behind the bar.
+  void update(int64_t done, int64_t total, const std::function<std::string()>& facts);
   /// Takes the bar off the screen, so that a line can be printed.
   void clear();
 
@@ -24,6 +27,7 @@ class ProgressBar {
   std::string label_;
   bool shown_;
   bool drawn_ = false;
+  std::optional<int64_t> begun_;
   Clock::time_point start_ = Clock::now(), last_{};
 };
 

@@ -4,32 +4,68 @@
 #include <memory>
 
 #include "commands.h"
-#include "deq/config/experiment.h"
-#include "deq/config/synthetic.h"
+#include "deq/core/error.h"
+#include "deq/distributed/launch.h"
+#include "deq/train/run.h"
 #include "output.h"
+#include "training.h"
 
 namespace deq::cli {
 namespace {
 
 struct Arguments {
-  std::string config, device = "cpu", out;
+  std::string config, resume, device = "cpu", out;
   std::vector<std::string> overrides;
+  int64_t processes = 1, timeout = 600;
   bool json = false;
 };
 
-void run(const Arguments& arguments) {
-  const auto experiment = experiment_of(arguments.config, arguments.overrides);
-  const auto config = load_synthetic(arguments.config, arguments.overrides);
-  const auto folder =
-      arguments.out.empty() ? free_run_folder(experiment) : std::filesystem::path(arguments.out);
-  auto result = train_into(folder, config, arguments.device, arguments.json);
-  const auto report = write_report(folder, {folder}, folder.filename().string());
-  if (arguments.json) {
-    result.emplace_back("run", folder.string());
-    result.emplace_back("report", report.string());
-    std::cout << to_json(result) << '\n';
+TrainingJob job_of(const Arguments& arguments) {
+  TrainingJob job{.device = arguments.device,
+                  .timeout = std::chrono::seconds(arguments.timeout),
+                  .quiet = arguments.json};
+  if (arguments.resume.empty()) {
+    require<UsageError>(!arguments.config.empty(),
+                        "train needs a CONFIG, or --resume RUN; see deq train --help");
+    job.experiment = read_experiment(arguments.config, arguments.overrides);
+    job.folder = arguments.out.empty() ? free_run_folder(job.experiment.name)
+                                       : std::filesystem::path(arguments.out);
   } else {
-    std::cout << fmt::format("run:    {}\nreport: {}\n", folder.string(), report.string());
+    require_run(arguments.resume);
+    job.experiment = read_experiment(config_file(arguments.resume));
+    job.folder = arguments.resume;
+    job.start = Start::Resumed;
+  }
+  return job;
+}
+
+/// Starts this very command once for each process; they know from their environment who they are.
+[[noreturn]] void run_in_processes(const Arguments& arguments, const TrainingJob& job) {
+  std::vector<std::string> command{"/proc/self/exe", "train"};
+  if (job.start == Start::Resumed) {
+    command.insert(command.end(), {"--resume", job.folder.string()});
+  } else {
+    command.insert(command.end(), {arguments.config, "--out", job.folder.string()});
+  }
+  for (const auto& setting : arguments.overrides) command.insert(command.end(), {"--set", setting});
+  command.insert(command.end(),
+                 {"--device", arguments.device, "--timeout", std::to_string(arguments.timeout)});
+  if (arguments.json) command.emplace_back("--json");
+  throw ExitStatus{launch_local(arguments.processes, command)};
+}
+
+void run(const Arguments& arguments) {
+  const auto job = job_of(arguments);
+  if (arguments.processes > 1) run_in_processes(arguments, job);
+  auto result = train(job);
+  if (!result.is_main) return;
+  const auto report = write_report(job.folder, {job.folder}, job.folder.filename().string());
+  if (arguments.json) {
+    result.last.emplace_back("run", job.folder.string());
+    result.last.emplace_back("report", report.string());
+    std::cout << to_json(result.last) << '\n';
+  } else {
+    std::cout << fmt::format("run:    {}\nreport: {}\n", job.folder.string(), report.string());
   }
 }
 
@@ -38,16 +74,33 @@ void run(const Arguments& arguments) {
 void add_train(CLI::App& program) {
   const auto arguments = std::make_shared<Arguments>();
   auto* command = program.add_subcommand(
-      "train", "Train the model that a configuration file describes, into a new run folder.");
-  command->add_option("CONFIG", arguments->config, "a TOML file, e.g. configs/paper/synthetic.toml")
-      ->required();
-  command
-      ->add_option("--set", arguments->overrides,
-                   "override a key, e.g. --set jacobian.gamma=2; may be repeated")
-      ->allow_extra_args(false);
+      "train", "Train the model that a configuration file describes, or go on with a run.");
+  auto* config = command->add_option("CONFIG", arguments->config,
+                                     "a TOML file, e.g. configs/paper/synthetic.toml");
+  auto* overrides = command
+                        ->add_option("--set", arguments->overrides,
+                                     "override a key, e.g. --set jacobian.gamma=2; may be repeated")
+                        ->allow_extra_args(false);
   command->add_option("--device", arguments->device, "cpu, cuda or cuda:N")->capture_default_str();
-  command->add_option("--out", arguments->out,
-                      "the run folder, which must not exist or be empty (default: runs/NAME)");
+  auto* out =
+      command->add_option("--out", arguments->out,
+                          "the run folder, which must not exist or be empty (default: runs/NAME)");
+  command
+      ->add_option("--resume", arguments->resume,
+                   "go on with this run folder from its newest checkpoint")
+      ->excludes(config)
+      ->excludes(overrides)
+      ->excludes(out);
+  command
+      ->add_option("--nproc", arguments->processes,
+                   "train in so many processes of this machine, which share each batch")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--timeout", arguments->timeout,
+                   "seconds that a process waits for the others before it gives up")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
   command->add_flag("--json", arguments->json,
                     "print the result as one JSON object, and no progress");
   command->callback([arguments] { run(*arguments); });

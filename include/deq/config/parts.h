@@ -1,15 +1,17 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <variant>
 
 #include "deq/adjoint/options.h"
 #include "deq/jacobian/frobenius.h"
 #include "deq/jacobian/schedule.h"
 #include "deq/solvers/options.h"
+#include "deq/train/gamma_controller.h"
 
-// The parts of a configuration that experiments share. Each is one TOML table; docs/config.md lists
-// the keys with their ranges.
+// The parts of a configuration that say what is solved and regularised. Each is one TOML table;
+// docs/config.md lists the keys with their ranges.
 
 namespace deq {
 
@@ -30,21 +32,13 @@ using GradientConfig = std::variant<ImplicitGradient, Truncated, JacobianFree, P
 GradientOptions gradient_options(const GradientConfig& gradient, const SolverOptions& adjoint);
 
 /// [jacobian]: the penalty gamma·‖J‖²_F/D, applied on a training step with the given probability.
+/// Steps are counted from the end of the pretraining.
 struct JacobianConfig {
   Schedule gamma{.shape = ConstantSchedule{.value = 0.0}};
   Schedule probability{.shape = ConstantSchedule{.value = 1.0}};
   Hutchinson estimator{};
-};
-
-enum class LearningRateSchedule { Constant, Cosine };
-
-/// [train].
-struct TrainConfig {
-  int64_t epochs = 1;
-  int64_t batch_size = 64;
-  double lr = 1e-3;
-  LearningRateSchedule lr_schedule = LearningRateSchedule::Cosine;
-  int64_t eval_every = 1;
+  std::optional<int64_t> stop_epoch{};  ///< from this epoch on there is no penalty
+  GammaControl control{};               ///< [jacobian.control]
 };
 
 }  // namespace deq

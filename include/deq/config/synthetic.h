@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "deq/config/parts.h"
+#include "deq/config/recipe.h"
 
 namespace deq {
 
@@ -25,20 +25,11 @@ struct SyntheticModel {
 };
 
 /// The scalar regression task. The defaults are the paper's, with one of its four gammas.
-struct SyntheticConfig {
-  int64_t seed = 0;
+struct SyntheticConfig : Recipe {
+  SyntheticConfig();
+
   SyntheticData data{};
   SyntheticModel model{};
-  SolverConfig solver{.forward = Broyden{.tol = {.rtol = 1e-3}, .max_evals = 6},
-                      .adjoint = Broyden{.tol = {.rtol = 1e-4}, .max_evals = 6}};
-  GradientConfig gradient = ImplicitGradient{};
-  JacobianConfig jacobian{.gamma = {.shape = ConstantSchedule{.value = 1.0}},
-                          .probability = {.shape = ConstantSchedule{.value = 0.4}}};
-  TrainConfig train{.epochs = 50,
-                    .batch_size = 64,
-                    .lr = 1e-3,
-                    .lr_schedule = LearningRateSchedule::Cosine,
-                    .eval_every = 10};
 };
 
 /// The file with each override "key=value" applied in turn, or a ConfigError.

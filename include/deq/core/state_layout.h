@@ -18,6 +18,7 @@ class StateLayout {
   int64_t dim() const { return dim_; }
   size_t count() const { return shapes_.size(); }
 
+  /// In the layout's type, whatever the state's: a step may compute in another precision.
   torch::Tensor pack(const State& state) const;
   State unpack(const torch::Tensor& slab) const;
 
@@ -25,6 +26,7 @@ class StateLayout {
   std::vector<std::vector<int64_t>> shapes_;  // without the batch dimension
   std::vector<int64_t> sizes_;
   int64_t dim_ = 0;
+  torch::ScalarType type_ = torch::kFloat32;
 };
 
 }  // namespace deq

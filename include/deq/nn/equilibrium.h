@@ -64,23 +64,34 @@ class EquilibriumImpl : public torch::nn::Module {
   /// Starts from `z0`, e.g. the equilibrium of a similar input.
   Equilibrated forward(const Inputs& inputs, const State& z0);
 
+  /// The same layer with other options for one pass.
+  Equilibrated forward(const Inputs& inputs, const EquilibriumOptions& options);
+
   /// The same layer, solved otherwise for one pass (another budget, another solver). An Unrolled
   /// layer is solved too.
   Equilibrated forward(const Inputs& inputs, const Solver& solver, const Callback& callback = {});
 
   const std::shared_ptr<Cell>& cell() const { return cell_; }
-  const EquilibriumOptions& options() const { return options_; }
+  const EquilibriumOptions& options() const { return plan_.options; }
 
  private:
+  /// Options made ready for use.
+  struct Plan {
+    explicit Plan(const EquilibriumOptions& options);
+
+    EquilibriumOptions options;
+    Solver solver;
+    AdjointRule rule;  // empty for Phantom and Unrolled, which backpropagate through their steps
+  };
+
   Equilibrated prepare(const Inputs& inputs, const StateLayout& layout);
-  Equilibrated solve(const Inputs& inputs, const State& z0, const Solver& solver,
+  Equilibrated follow(const Plan& plan, const Inputs& inputs, const State& z0);
+  Equilibrated solve(const Plan& plan, const Inputs& inputs, const State& z0, const Solver& solver,
                      const Callback& callback);
-  Equilibrated unroll(const Inputs& inputs, const State& z0, int64_t steps);
+  Equilibrated unroll(const Plan& plan, const Inputs& inputs, const State& z0, int64_t steps);
 
   std::shared_ptr<Cell> cell_;
-  EquilibriumOptions options_;
-  Solver solver_;
-  AdjointRule rule_;  // empty for Phantom and Unrolled, which backpropagate through their steps
+  Plan plan_;
 };
 TORCH_MODULE(Equilibrium);
 

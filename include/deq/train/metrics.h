@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "deq/core/report.h"
 #include "deq/io/json_lines.h"
 
 namespace deq {
@@ -13,5 +14,14 @@ using Metrics = std::vector<std::pair<std::string, MetricValue>>;
 
 /// The number behind a name, or NaN where it was not measured.
 double number(const Metrics& metrics, const std::string& name);
+
+/// The text behind a name, or nothing.
+std::string text(const Metrics& metrics, const std::string& name);
+
+/// Adds `more` at the end.
+void append(Metrics& metrics, const Metrics& more);
+
+/// `residual` and its quantiles, of these solves' samples together.
+Metrics residual_metrics(const std::vector<Report>& reports);
 
 }  // namespace deq

@@ -2,41 +2,30 @@
 
 #include <torch/types.h>
 
-#include <functional>
-
 #include "deq/config/synthetic.h"
 #include "deq/data/synthetic.h"
-#include "deq/io/safetensors.h"
 #include "deq/nn/equilibrium.h"
-#include "deq/train/metrics.h"
+#include "deq/train/experiment.h"
+#include "deq/train/task.h"
 
 namespace deq {
 
-/// A layer of the synthetic experiment, its weights as given or as the seed makes them.
-Equilibrium make_synthetic_layer(const SyntheticConfig& config);
-
-struct TrainingHooks {
-  std::function<void(const Metrics&)> record;                              ///< a line of metrics
-  std::function<void(int64_t step, int64_t steps, double loss)> progress;  ///< after each step
-};
-
-/// The paper's experiment on y = h(x) (§5.1): data, model, training, evaluation.
-class SyntheticExperiment {
+/// The paper's experiment on y = h(x) (§5.1).
+class SyntheticTask : public Task {
  public:
-  explicit SyntheticExperiment(const SyntheticConfig& config, torch::Device device = torch::kCPU);
+  explicit SyntheticTask(const SyntheticConfig& config, torch::Device device = torch::kCPU);
 
-  /// Trains from the current weights. Records one line a training epoch and one an evaluation; the
-  /// last evaluation is complete. Throws Error when the loss is no longer finite.
-  void train(const TrainingHooks& hooks);
-
-  /// The validation error and residual at the training budget, and ρ and slope at the equilibrium.
-  Metrics evaluate() const;
-  /// The same, with the evaluations each solver needs to reach 1e-3 and 1e-6.
-  Metrics evaluate_fully() const;
-
-  TensorFile checkpoint() const;
-  /// Throws Error when a tensor is missing, superfluous or of the wrong shape.
-  void restore(const TensorFile& file);
+  torch::nn::Module& model() override { return *layer_; }
+  std::shared_ptr<const BatchSource> training_batches(const Shard& shard,
+                                                      OnUnreadable on_unreadable) override;
+  TaskPass forward(const Batch& batch, const EquilibriumOptions& how) override;
+  /// The set is small: every rank evaluates all of it.
+  Metrics evaluate(const EquilibriumOptions& how, World& world) override;
+  /// ρ, ‖J‖_F and |∂f/∂z| at the exact equilibria.
+  Metrics stability() override;
+  /// The evaluations each solver needs to reach 1e-3 and 1e-6.
+  Metrics closing() override;
+  Goal goal() const override { return {.metric = "mse"}; }
 
   const SyntheticConfig& config() const { return config_; }
   const SyntheticSet& validation() const { return valid_; }
@@ -45,9 +34,11 @@ class SyntheticExperiment {
 
  private:
   SyntheticConfig config_;
-  torch::Device device_;
   SyntheticSet train_, valid_;
   Equilibrium layer_;
 };
+
+/// The experiment of a configuration that is there already.
+Experiment experiment_from(const SyntheticConfig& config);
 
 }  // namespace deq

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "deq/io/safetensors.h"
+
+namespace deq {
+
+/// The checkpoints of a run: `step-000001200.safetensors` for the last few, and `best.safetensors`.
+class Checkpoints {
+ public:
+  /// `keep` ≥ 1 of the last ones stay.
+  Checkpoints(std::filesystem::path folder, int64_t keep);
+
+  /// Whole or not at all: where it cannot be written, an Error says why and the older ones stay.
+  void save(int64_t step, const TensorFile& file);
+
+  /// The checkpoint of this step, just saved, is the best so far.
+  void mark_best(int64_t step);
+
+  struct Found {
+    std::filesystem::path path;
+    TensorFile file;
+  };
+  /// The newest one that is whole. `warn` is told of each that is not, in a sentence.
+  std::optional<Found> newest(const std::function<void(const std::string&)>& warn) const;
+
+  std::filesystem::path file_of(int64_t step) const;
+  std::filesystem::path best() const { return folder_ / "best.safetensors"; }
+
+ private:
+  std::filesystem::path folder_;
+  int64_t keep_;
+};
+
+}  // namespace deq

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+namespace deq {
+
+/// What an adaptive γ holds at its target.
+enum class Held {
+  Nothing,            ///< γ follows its schedule
+  SpectralRadius,     ///< the mean ρ(J) of validation samples
+  Residual,           ///< the mean relative residual of the training solves
+  ForwardEvaluations  ///< the mean evaluations a training sample needs, which the budget caps
+};
+
+struct GammaControl {
+  Held hold = Held::Nothing;
+  double target = 1;       ///< > 0
+  double min = 1e-3;       ///< > 0; γ never leaves [min, max]
+  double max = 10;         ///< ≥ min
+  double gain = 0.3;       ///< > 0; how strongly γ answers to a deviation
+  double smoothing = 0.5;  ///< in [0, 1); the weight of the past in the measured value
+  int64_t every = 50;      ///< ≥ 1 steps from one adjustment to the next
+};
+
+/// Steers γ so that a measured quantity, which falls as γ grows, meets its target:
+///   log γ ← log γ + gain · (log s − log target),
+/// with s the smoothed measurement. Logarithms, because both live on scales: a factor of two too
+/// much calls for the same answer at ρ = 0.2 and at ρ = 2. One adjustment changes γ by a factor of
+/// two at most.
+class GammaController {
+ public:
+  GammaController(const GammaControl& options, double start);
+
+  bool active() const { return options_.hold != Held::Nothing; }
+  double gamma() const { return gamma_; }
+  /// What was measured lately; none before the first measurement.
+  std::optional<double> smoothed() const { return smoothed_; }
+
+  /// Takes one measurement, made since the last adjustment, and adjusts. A measurement that is not
+  /// finite counts as one at twice the target.
+  void adjust(double measured);
+
+  /// Goes on from what a checkpoint holds.
+  void restore(double gamma, std::optional<double> smoothed);
+
+ private:
+  GammaControl options_;
+  double gamma_;
+  std::optional<double> smoothed_;
+};
+
+}  // namespace deq

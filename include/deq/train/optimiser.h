@@ -1,0 +1,79 @@
+#pragma once
+
+#include <torch/types.h>
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace deq {
+
+/// Adam (Kingma & Ba 2015); weight decay is added to the gradient.
+struct Adam {
+  double beta1 = 0.9;       ///< in [0, 1)
+  double beta2 = 0.999;     ///< in [0, 1)
+  double eps = 1e-8;        ///< > 0
+  double weight_decay = 0;  ///< ≥ 0
+};
+
+/// Adam with decoupled weight decay (Loshchilov & Hutter 2019).
+struct AdamW {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 1e-2;
+};
+
+/// Stochastic gradient descent with momentum.
+struct Sgd {
+  double momentum = 0.9;    ///< in [0, 1)
+  bool nesterov = true;     ///< needs momentum > 0
+  double weight_decay = 0;  ///< ≥ 0
+};
+
+using OptimiserOptions = std::variant<Adam, AdamW, Sgd>;
+
+/// "adam", "adamw", "sgd".
+std::string_view name(const OptimiserOptions& options);
+
+/// Throws Error unless every field is in its range.
+void validate(const OptimiserOptions& options);
+
+/// Steps parameters along their gradients with libtorch's fused kernels: one call for all of them,
+/// and a state that is plain tensors, as a checkpoint wants it.
+class Optimiser {
+ public:
+  using NamedParameters = std::vector<std::pair<std::string, torch::Tensor>>;
+
+  Optimiser(const OptimiserOptions& options, NamedParameters parameters);
+
+  /// One step at this learning rate. A parameter without a gradient stays as it is.
+  void step(double lr);
+
+  void zero_grad();
+
+  /// The state's own tensors, e.g. "exp_avg/cell.w1": what is written into them counts.
+  std::map<std::string, torch::Tensor> state() const;
+
+  const std::vector<torch::Tensor>& parameters() const { return parameters_; }
+
+ private:
+  struct Touched;  // the lists of a step: parameters that have a gradient, and their state
+  Touched touched();
+
+  OptimiserOptions options_;
+  std::vector<std::string> names_;
+  std::vector<torch::Tensor> parameters_;
+  std::vector<torch::Tensor> first_, second_, steps_;  // momentum or exp_avg; exp_avg_sq; counters
+};
+
+/// The Euclidean norm of all gradients together.
+double gradient_norm(const std::vector<torch::Tensor>& parameters);
+
+/// Scales all gradients by one factor.
+void scale_gradients(const std::vector<torch::Tensor>& parameters, double factor);
+
+}  // namespace deq

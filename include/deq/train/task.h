@@ -1,0 +1,62 @@
+#pragma once
+
+#include <torch/nn/module.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "deq/data/batch_source.h"
+#include "deq/data/dataset_batches.h"
+#include "deq/data/shard.h"
+#include "deq/distributed/world.h"
+#include "deq/nn/equilibrium.h"
+#include "deq/train/metrics.h"
+
+namespace deq {
+
+/// What a model makes of one batch.
+struct TaskPass {
+  torch::Tensor loss;                    ///< the mean over the batch, with its graph
+  std::vector<Equilibrated> equilibria;  ///< one an equilibrium layer; none in an explicit network
+};
+
+/// The metric by which the best checkpoint is chosen.
+struct Goal {
+  std::string metric;
+  bool lower_is_better = true;
+};
+
+/// A model with its data and its measure of success: all that the trainer does not know.
+class Task {
+ public:
+  Task() = default;
+  Task(const Task&) = delete;
+  Task& operator=(const Task&) = delete;
+  virtual ~Task() = default;
+
+  /// Its parameters and buffers go into checkpoints under their own names.
+  virtual torch::nn::Module& model() = 0;
+
+  /// The training batches of one process.
+  virtual std::shared_ptr<const BatchSource> training_batches(const Shard& shard,
+                                                              OnUnreadable on_unreadable) = 0;
+
+  /// The loss on a batch that lies on the model's device. `how` is what its equilibrium layers are
+  /// to be solved and differentiated with.
+  virtual TaskPass forward(const Batch& batch, const EquilibriumOptions& how) = 0;
+
+  /// The validation set, solved with `how`: the goal's metric, the cost and the residuals. Every
+  /// rank calls it and may do its share; all get the same result.
+  virtual Metrics evaluate(const EquilibriumOptions& how, World& world) = 0;
+
+  /// ρ and whatever else tells how stable the equilibria of validation samples are.
+  virtual Metrics stability() { return {}; }
+
+  /// What is worth measuring once, after the training.
+  virtual Metrics closing() { return {}; }
+
+  virtual Goal goal() const = 0;
+};
+
+}  // namespace deq

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <string>
+
+#include "deq/distributed/world.h"
+#include "deq/train/checkpoints.h"
+#include "deq/train/optimiser.h"
+#include "deq/train/task.h"
+#include "train/training_state.h"
+
+namespace deq {
+
+/// Brings a training to the disk and back: the main rank's files hold what all ranks have.
+class Persistence {
+ public:
+  Persistence(Task& task, Optimiser& optimiser, std::shared_ptr<World> world, Checkpoints files,
+              std::string config);
+
+  /// One checkpoint, written by the main rank once all have come so far.
+  void save(const TrainingState& state);
+  void mark_best(int64_t step);
+
+  /// The newest whole checkpoint into model and optimiser, of every rank; what the main rank has at
+  /// the moment where there is none. Returns the state it was saved with, or `otherwise`.
+  TrainingState load_newest(const TrainingState& otherwise,
+                            const std::function<void(const std::string&)>& warn);
+
+  /// Every rank gets what the main rank has.
+  TrainingState share(const TrainingState& state);
+
+ private:
+  std::map<std::string, torch::Tensor> tensors() const;
+
+  Task& task_;
+  Optimiser& optimiser_;
+  std::shared_ptr<World> world_;
+  Checkpoints files_;
+  std::string config_;
+};
+
+}  // namespace deq

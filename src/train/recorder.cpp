@@ -1,0 +1,30 @@
+#include "deq/train/recorder.h"
+
+#include "deq/train/run.h"
+
+namespace deq {
+
+Recorder::Recorder(std::filesystem::path run)
+    : run_(std::move(run)),
+      lines_(std::make_unique<JsonLines>(metrics_file(run_))),
+      events_(run_ / "tensorboard") {}
+
+void Recorder::record(const Metrics& line) {
+  lines_->append(line);
+  const std::string split = text(line, "split");
+  std::vector<std::pair<std::string, double>> scalars;
+  for (const auto& [name, value] : line) {
+    if (name == "step" || std::holds_alternative<std::string>(value)) continue;
+    scalars.emplace_back(split + "/" + name, number(line, name));
+  }
+  events_.scalars(static_cast<int64_t>(number(line, "step")), scalars);
+}
+
+void Recorder::rewind(int64_t step) {
+  lines_.reset();
+  drop_lines_after(metrics_file(run_), step);
+  lines_ = std::make_unique<JsonLines>(metrics_file(run_));
+  events_.start_session(step);
+}
+
+}  // namespace deq

@@ -1,0 +1,76 @@
+#include "train/step_figures.h"
+
+namespace deq {
+namespace {
+
+constexpr std::string_view kStopNames[] = {"converged", "user_stopped", "max_evaluations",
+                                           "stagnated", "diverged",     "non_finite",
+                                           "not_run"};
+static_assert(std::size(kStopNames) == static_cast<size_t>(Status::NotRun) + 1);
+
+double mean_evaluations(const Report& report) {
+  double sum = 0;
+  for (const auto& sample : report.samples) sum += static_cast<double>(sample.evaluations);
+  return report.samples.empty() ? 0 : sum / static_cast<double>(report.samples.size());
+}
+
+}  // namespace
+
+void StepFigures::add(const TaskPass& pass, double weight) {
+  const double share =
+      pass.equilibria.empty() ? 0 : weight / static_cast<double>(pass.equilibria.size());
+  for (const auto& equilibrium : pass.equilibria) {
+    const auto& forward = equilibrium.report;
+    const auto& adjoint = equilibrium.adjoint();
+    // The evaluations of all layers add up; the other figures are means over them.
+    values_[kForward] += weight * static_cast<double>(forward.evaluations);
+    values_[kAdjoint] += weight * static_cast<double>(adjoint.evaluations);
+    values_[kPerSample] += weight * mean_evaluations(forward);
+    values_[kResidual] += share * forward.mean_relative();
+    if (!adjoint.samples.empty()) values_[kAdjointResidual] += share * adjoint.mean_relative();
+    const double sample = share / static_cast<double>(forward.samples.size());
+    for (const auto& one : forward.samples) {
+      values_[kStops + static_cast<size_t>(one.status)] += sample;
+    }
+  }
+}
+
+void StepFigures::reduce(World& world, torch::Device device) {
+  if (world.size() == 1) return;
+  auto row = torch::from_blob(values_.data(), {kCount}, torch::kFloat64)
+                 .to(device, /*non_blocking=*/false, /*copy=*/true);
+  world.sum(row);
+  row = row.cpu() / world.size();
+  std::copy_n(row.const_data_ptr<double>(), values_.size(), values_.begin());
+}
+
+void StepWindow::add(const StepFigures& figures, bool penalised) {
+  ++steps_;
+  penalised_ += penalised ? 1 : 0;
+  for (size_t i = 0; i < StepFigures::kCount; ++i) sums_[i] += figures[i];
+}
+
+Metrics StepWindow::means() const {
+  const auto mean = [this](size_t name) { return sums_[name] / static_cast<double>(steps_); };
+  Metrics line{{"loss", mean(StepFigures::kLoss)}, {"task_loss", mean(StepFigures::kTaskLoss)}};
+  if (penalised_ > 0) {
+    line.emplace_back("penalty", sums_[StepFigures::kPenalty] / static_cast<double>(penalised_));
+  }
+  if (sums_[StepFigures::kForward] > 0) {
+    append(line, {{"nfe_forward", mean(StepFigures::kForward)},
+                  {"nfe_sample", mean(StepFigures::kPerSample)},
+                  {"nfe_adjoint", mean(StepFigures::kAdjoint)},
+                  {"residual", mean(StepFigures::kResidual)},
+                  {"adjoint_residual", mean(StepFigures::kAdjointResidual)}});
+    for (size_t status = 0; status < std::size(kStopNames); ++status) {
+      const double share = mean(StepFigures::kStops + status);
+      if (share > 0) line.emplace_back(c10::str("stopped.", kStopNames[status]), share);
+    }
+  }
+  if (sums_[StepFigures::kUnreadable] > 0) {
+    line.emplace_back("unreadable_samples", sums_[StepFigures::kUnreadable]);
+  }
+  return line;
+}
+
+}  // namespace deq

@@ -1,0 +1,150 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <iostream>
+#include <random>
+
+#include "deq/train/gamma_controller.h"
+#include "deq/train/learning_rate.h"
+#include "train/step_plan.h"
+
+namespace deq {
+namespace {
+
+TEST(LearningRate, CosineFromItsPeakToItsEnd) {
+  const LearningRateSchedule schedule{.shape = CosineRate{.final_lr = 0.1}};
+  EXPECT_DOUBLE_EQ(schedule.at(0, 100, 1.1), 1.1);
+  EXPECT_DOUBLE_EQ(schedule.at(50, 100, 1.1), 0.6);
+  EXPECT_NEAR(schedule.at(99, 100, 1.1), 0.1, 1e-3);
+}
+
+TEST(LearningRate, WarmUpThenACosineWithoutAJump) {
+  const LearningRateSchedule schedule{.warmup_steps = 10, .shape = CosineRate{}};
+  EXPECT_DOUBLE_EQ(schedule.at(0, 100, 2), 0.2);
+  EXPECT_DOUBLE_EQ(schedule.at(9, 100, 2), 2);
+  EXPECT_DOUBLE_EQ(schedule.at(10, 100, 2), 2);
+  EXPECT_DOUBLE_EQ(schedule.at(55, 100, 2), 1);
+}
+
+// The public code counts its cosine in global steps: after the warm-up the rate falls at once.
+TEST(LearningRate, TheReferencesCosineIsCountedFromTheStart) {
+  const LearningRateSchedule schedule{.warmup_steps = 25,
+                                      .shape = CosineRate{.origin = CosineRate::Origin::Start}};
+  EXPECT_DOUBLE_EQ(schedule.at(24, 100, 1), 1);
+  EXPECT_DOUBLE_EQ(schedule.at(25, 100, 1), 0.5 * (1 + std::sqrt(0.5)));
+  EXPECT_DOUBLE_EQ(schedule.at(50, 100, 1), 0.5);
+}
+
+TEST(LearningRate, StairsAndConstant) {
+  const LearningRateSchedule stairs{.shape = StepRate{.every = 30, .factor = 0.1}};
+  EXPECT_DOUBLE_EQ(stairs.at(29, 100, 1), 1);
+  EXPECT_DOUBLE_EQ(stairs.at(30, 100, 1), 0.1);
+  EXPECT_DOUBLE_EQ(stairs.at(99, 100, 1), 0.1 * 0.1 * 0.1);
+  const LearningRateSchedule constant{.warmup_steps = 2, .shape = ConstantRate{}};
+  EXPECT_DOUBLE_EQ(constant.at(0, 100, 1), 0.5);
+  EXPECT_DOUBLE_EQ(constant.at(77, 100, 1), 1);
+}
+
+// A plant like the real one: what is held falls as γ grows, late and with noise.
+TEST(GammaController, ReachesItsTargetAndStays) {
+  const auto seed = std::random_device()();
+  std::cout << "seed " << seed << '\n';
+  std::mt19937 random(seed);
+  std::lognormal_distribution<double> noise(0, 0.05);
+  for (const double start : {1e-3, 0.5, 10.0}) {
+    GammaController controller({.hold = Held::SpectralRadius, .target = 0.5}, start);
+    double rho = 2;
+    for (int i = 0; i < 200; ++i) {
+      rho += 0.2 * (1 / (0.5 + controller.gamma()) - rho);  // γ = 1.5 holds 0.5
+      controller.adjust(rho * noise(random));
+    }
+    EXPECT_NEAR(rho, 0.5, 0.1);
+    EXPECT_NEAR(controller.gamma(), 1.5, 0.5);
+  }
+}
+
+TEST(GammaController, StaysWithinItsLimitsAndChangesGently) {
+  GammaController controller({.hold = Held::Residual, .target = 1, .min = 0.1, .max = 4}, 1);
+  controller.adjust(1e9);
+  EXPECT_DOUBLE_EQ(controller.gamma(), 2);
+  for (int i = 0; i < 50; ++i) controller.adjust(1e9);
+  EXPECT_DOUBLE_EQ(controller.gamma(), 4);
+  for (int i = 0; i < 200; ++i) controller.adjust(0);
+  EXPECT_DOUBLE_EQ(controller.gamma(), 0.1);
+}
+
+TEST(GammaController, TakesWhatIsNotFiniteAsTooMuch) {
+  GammaController controller({.hold = Held::Residual, .target = 1, .smoothing = 0}, 1);
+  controller.adjust(NAN);
+  EXPECT_GT(controller.gamma(), 1);
+  EXPECT_TRUE(std::isfinite(controller.gamma()));
+}
+
+TEST(GammaController, GoesOnFromWhatWasKept) {
+  const GammaControl options{.hold = Held::SpectralRadius, .target = 0.7};
+  GammaController first(options, 1), second(options, 5);
+  for (const double rho : {1.0, 0.9, 2.0}) first.adjust(rho);
+  second.restore(first.gamma(), first.smoothed());
+  first.adjust(0.3);
+  second.adjust(0.3);
+  EXPECT_EQ(first.gamma(), second.gamma());
+  EXPECT_EQ(first.smoothed(), second.smoothed());
+}
+
+StepPlan plan(const Recipe& recipe, int64_t step) {
+  const GammaController controller(recipe.jacobian.control, recipe.jacobian.gamma.at(0));
+  return plan_step(recipe, controller, step, 1000, 100);
+}
+
+TEST(StepPlan, PretrainingUnrollsWithItsOwnGamma) {
+  Recipe recipe;
+  recipe.train.pretrain = {.steps = 10, .layers = 7, .gamma = 0.03};
+  recipe.jacobian.gamma = {.shape = StaircaseSchedule{.start = 2, .increment = 0.1, .every = 50}};
+  EXPECT_EQ(std::get<Unrolled>(plan(recipe, 9).how.gradient).steps, 7);
+  EXPECT_EQ(plan(recipe, 9).gamma, 0.03);
+  EXPECT_TRUE(std::holds_alternative<Implicit>(plan(recipe, 10).how.gradient));
+  // The stairs are counted from the end of the pretraining.
+  EXPECT_EQ(plan(recipe, 59).gamma, 2);
+  EXPECT_EQ(plan(recipe, 60).gamma, 2.1);
+}
+
+TEST(StepPlan, ThePenaltyEndsAfterAnEpoch) {
+  Recipe recipe;
+  recipe.jacobian.gamma = {.shape = ConstantSchedule{.value = 1}};
+  recipe.jacobian.stop_epoch = 3;
+  EXPECT_TRUE(plan(recipe, 299).penalised);
+  EXPECT_EQ(plan(recipe, 300).gamma, 0);
+  EXPECT_FALSE(plan(recipe, 300).penalised);
+}
+
+TEST(StepPlan, TheCoinFallsAsOftenAsItShouldAndTheSameForEveryGamma) {
+  Recipe recipe;
+  recipe.jacobian.probability = {.shape = ConstantSchedule{.value = 0.3}};
+  auto other = recipe;
+  recipe.jacobian.gamma = {.shape = ConstantSchedule{.value = 1}};
+  other.jacobian.gamma = {.shape = ConstantSchedule{.value = 4}};
+  int heads = 0;
+  for (int64_t step = 0; step < 1000; ++step) {
+    heads += plan(recipe, step).penalised ? 1 : 0;
+    EXPECT_EQ(plan(recipe, step).penalised, plan(other, step).penalised);
+  }
+  EXPECT_NEAR(heads, 300, 5 * std::sqrt(1000 * 0.3 * 0.7));
+}
+
+TEST(StepPlan, BudgetsVaryByAtMostDelta) {
+  Recipe recipe;
+  recipe.solver.forward = Anderson{.max_evals = 6};
+  recipe.train.random_evals = 2;
+  std::map<int64_t, int> seen;
+  for (int64_t step = 0; step < 1000; ++step) ++seen[max_evals(plan(recipe, step).how.forward)];
+  EXPECT_EQ(seen.size(), 5U);
+  EXPECT_EQ(seen.begin()->first, 4);
+  for (const auto& [budget, times] : seen) EXPECT_NEAR(times, 200, 5 * std::sqrt(160.0));
+  recipe.solver.forward = Anderson{.max_evals = 1};
+  for (int64_t step = 0; step < 100; ++step) {
+    EXPECT_GE(max_evals(plan(recipe, step).how.forward), 1);
+  }
+}
+
+}  // namespace
+}  // namespace deq

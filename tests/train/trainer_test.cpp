@@ -1,0 +1,194 @@
+#include "deq/train/trainer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <csignal>
+
+#include "deq/core/error.h"
+#include "deq/io/atomic_file.h"
+#include "deq/train/checkpoints.h"
+#include "io/temporary_folder.h"
+#include "train/training_run.h"
+
+namespace deq {
+namespace {
+
+using testing::same_bits;
+using testing::short_config;
+using testing::TrainingRun;
+
+class TrainerTest : public ::testing::Test {
+ protected:
+  std::filesystem::path folder(const std::string& name) const { return folder_.path() / name; }
+
+  std::map<std::string, torch::Tensor> trained(const SyntheticConfig& config,
+                                               const std::string& name) {
+    TrainingRun run(config, make(name));
+    EXPECT_EQ(run.trainer.run(), TrainingEnd::Finished);
+    return run.weights();
+  }
+
+  std::filesystem::path make(const std::string& name) {
+    std::filesystem::create_directories(folder(name));
+    return folder(name);
+  }
+
+  testing::TemporaryFolder folder_;
+};
+
+TEST_F(TrainerTest, RecordsWhatTheDocumentationLists) {
+  auto config = short_config();
+  config.train.eval_budgets = {1, 3};
+  TrainingRun run(config, make("run"));
+  run.trainer.run();
+  ASSERT_EQ(run.of("train").size(), 8U);
+  ASSERT_EQ(run.of("valid").size(), 2U);
+  const auto last = run.of("train").back();
+  for (const char* name : {"step",
+                           "epoch",
+                           "seconds",
+                           "loss",
+                           "task_loss",
+                           "penalty",
+                           "gamma",
+                           "probability",
+                           "nfe_forward",
+                           "nfe_sample",
+                           "nfe_adjoint",
+                           "residual",
+                           "residual_p50",
+                           "residual_p90",
+                           "residual_p99",
+                           "adjoint_residual",
+                           "lr",
+                           "grad_norm",
+                           "skipped_steps",
+                           "rollbacks",
+                           "samples_per_s",
+                           "peak_memory_mib"}) {
+    EXPECT_TRUE(std::isfinite(number(last, name))) << name;
+  }
+  EXPECT_EQ(number(last, "step"), 32);
+  EXPECT_EQ(number(last, "epoch"), 4);
+  double stopped = 0;
+  for (const auto& [name, value] : last) {
+    if (name.starts_with("stopped.")) stopped += number(last, name);
+  }
+  EXPECT_NEAR(stopped, 1, 1e-9);
+  const auto valid = run.of("valid").back();
+  EXPECT_GT(number(valid, "residual@1"), number(valid, "residual@3"));
+  EXPECT_TRUE(std::isfinite(number(valid, "mse@3")));
+  const auto lines = read_json_lines(metrics_file(run.run));
+  EXPECT_EQ(lines.size(), run.lines.size());
+}
+
+TEST_F(TrainerTest, AccumulationIsTheSameStepInParts) {
+  auto config = short_config();
+  config.precision = Precision::Float64;
+  const auto whole = trained(config, "whole");
+  config.train.accumulation = 4;
+  const auto parts = trained(config, "parts");
+  for (const auto& [name, tensor] : whole) {
+    EXPECT_TRUE(torch::allclose(tensor, parts.at(name), 1e-9, 1e-11)) << name;
+  }
+}
+
+TEST_F(TrainerTest, TheSameRunTwiceGivesTheSameBits) {
+  EXPECT_TRUE(same_bits(trained(short_config(), "a"), trained(short_config(), "b")));
+}
+
+// Interrupted after any step, and resumed: the same bits as if nothing had been.
+TEST_F(TrainerTest, GoesOnToTheSameBits) {
+  auto config = short_config();
+  config.jacobian.control = {.hold = Held::Residual, .target = 1e-3, .every = 3};
+  config.train.random_evals = 2;
+  config.train.pretrain = {.steps = 5, .layers = 3, .gamma = 0.1};
+  const auto expected = trained(config, "straight");
+  for (int64_t stop = 1; stop < 32; stop += 3) {
+    const auto name = "stopped-" + std::to_string(stop);
+    {
+      TrainingRun first(config, make(name));
+      first.interrupted = [&first, stop] { return first.task.passes() == stop ? SIGTERM : 0; };
+      ASSERT_EQ(first.trainer.run(), TrainingEnd::Interrupted);
+      EXPECT_EQ(number(first.lines.back(), "step"), stop);
+    }
+    TrainingRun second(config, folder(name));
+    second.trainer.resume();
+    ASSERT_EQ(second.trainer.run(), TrainingEnd::Finished);
+    EXPECT_TRUE(same_bits(second.weights(), expected)) << "stopped after step " << stop;
+    EXPECT_EQ(second.task.passes(), 32 - stop);
+  }
+}
+
+TEST_F(TrainerTest, ResumingForgetsLinesAfterTheCheckpoint) {
+  auto config = short_config();
+  config.train.checkpoints.every_steps = 8;
+  TrainingRun first(config, make("run"));
+  first.interrupted = [&first] { return first.task.passes() == 14 ? SIGINT : 0; };
+  first.trainer.run();
+  // As if it had died before it could save: the last whole one is of step 8.
+  const Checkpoints checkpoints(checkpoint_folder(first.run), 2);
+  std::filesystem::remove(checkpoints.file_of(14));
+  TrainingRun second(config, first.run);
+  second.trainer.resume();
+  second.trainer.run();
+  std::vector<int64_t> steps;
+  for (const auto& line : read_json_lines(metrics_file(first.run))) {
+    if (std::get<std::string>(line.at("split")) == "train") {
+      steps.push_back(std::get<int64_t>(line.at("step")));
+    }
+  }
+  EXPECT_EQ(steps, (std::vector<int64_t>{4, 8, 12, 16, 20, 24, 28, 32}));
+}
+
+TEST_F(TrainerTest, ADamagedCheckpointIsPassedOver) {
+  auto config = short_config();
+  config.train.checkpoints.every_steps = 8;
+  const auto expected = trained(config, "run");
+  const Checkpoints checkpoints(checkpoint_folder(folder("run")), 2);
+  write_file_atomically(checkpoints.file_of(32), "torn");
+  TrainingRun again(config, folder("run"));
+  again.trainer.resume();
+  ASSERT_EQ(again.warnings.size(), 1U);
+  EXPECT_NE(again.warnings[0].find("step-000000032"), std::string::npos);
+  again.trainer.run();
+  EXPECT_EQ(again.task.passes(), 8);
+  EXPECT_TRUE(same_bits(again.weights(), expected));
+}
+
+TEST_F(TrainerTest, KeepsTheBestCheckpoint) {
+  auto config = short_config();
+  TrainingRun run(config, make("run"));
+  write_file_atomically(config_file(run.run), to_toml(config));
+  run.trainer.run();
+  double best = INFINITY;
+  for (const auto& line : run.of("valid")) best = std::min(best, number(line, "mse"));
+  auto loaded = load_run(run.run, torch::kCPU, WhichCheckpoint::Best);
+  const auto world = World::alone();
+  const torch::NoGradGuard no_grad;
+  const auto measured = loaded.task->evaluate(evaluation_options(config), *world);
+  EXPECT_EQ(number(measured, "mse"), best);
+}
+
+TEST_F(TrainerTest, ClipsTheGradient) {
+  auto config = short_config();
+  config.train.optimiser = Sgd{.momentum = 0, .nesterov = false};
+  config.train.lr_schedule.shape = ConstantRate{};
+  config.train.lr = 1;
+  config.train.clip_norm = 1e-3;
+  config.train.epochs = 1;
+  config.jacobian.gamma = {};
+  TrainingRun run(config, make("run"));
+  const auto before = run.weights();
+  run.trainer.run();
+  double moved = 0;
+  for (const auto& [name, tensor] : run.weights()) {
+    moved += (tensor - before.at(name)).square().sum().item<double>();
+  }
+  EXPECT_GT(std::sqrt(moved), 1e-4);
+  EXPECT_LE(std::sqrt(moved), 8 * 1e-3 * (1 + 1e-3));
+}
+
+}  // namespace
+}  // namespace deq

@@ -1,0 +1,103 @@
+#include "training.h"
+
+#include <fmt/format.h>
+
+#include <iostream>
+
+#include "commands.h"
+#include "deq/core/cuda.h"
+#include "deq/core/error.h"
+#include "deq/distributed/world.h"
+#include "deq/io/atomic_file.h"
+#include "deq/io/run_folder.h"
+#include "deq/train/interruption.h"
+#include "deq/train/run.h"
+#include "deq/train/trainer.h"
+#include "progress.h"
+
+namespace deq::cli {
+namespace {
+
+/// "cuda" is a GPU for each process of a machine.
+torch::Device device_for(const std::string& name, const WorldPlace& place) {
+  return usable_device(name == "cuda" && place.size > 1 ? fmt::format("cuda:{}", place.local_rank)
+                                                        : name);
+}
+
+std::string evaluation_line(const Metrics& line, const std::string& metric) {
+  auto text =
+      fmt::format("epoch {:.0f}  {} {:.4g}", number(line, "epoch"), metric, number(line, metric));
+  for (const auto& [name, format] :
+       {std::pair{"rho", "  rho {:.3f}"}, std::pair{"residual", "  residual {:.1e}"},
+        std::pair{"nfe_forward", "  nfe {:.0f}"}}) {
+    const double value = number(line, name);
+    if (value == value) text += fmt::format(fmt::runtime(format), value);
+  }
+  return text;
+}
+
+Metrics last_evaluation(const std::filesystem::path& run) {
+  Metrics last;
+  for (const auto& line : read_json_lines(metrics_file(run))) {
+    Metrics metrics(line.begin(), line.end());
+    if (text(metrics, "split") == "valid") last = std::move(metrics);
+  }
+  return last;
+}
+
+/// Everything that can be refused is refused before the folder is made.
+void prepare_folder(const TrainingJob& job) {
+  if (job.start == Start::Resumed) return;
+  create_run_folder(job.folder);
+  write_file_atomically(config_file(job.folder), job.experiment.config);
+}
+
+}  // namespace
+
+TrainingResult train(const TrainingJob& job) {
+  const auto place = place_from_environment();
+  const auto device = device_for(job.device, place);
+  const auto world = place.size == 1 ? World::alone() : World::join(place, device, job.timeout);
+  const std::string label = job.folder.filename().string();
+  ProgressBar bar(label, job.quiet || !world->is_main());
+  const auto say = [&](const std::string& line) {
+    if (job.quiet) return;
+    bar.clear();
+    std::cerr << fmt::format("{}: {}\n", label, line);
+  };
+  const Interruption interruption;
+  auto end = TrainingEnd::Finished;
+  world->run([&] {
+    const auto task = job.experiment.make_task(device);
+    if (world->is_main()) prepare_folder(job);
+    const std::string metric = task->goal().metric;
+    Trainer trainer(*task, job.experiment.recipe, job.experiment.config, job.folder, world,
+                    {.record =
+                         [&](const Metrics& line) {
+                           if (text(line, "split") == "valid") say(evaluation_line(line, metric));
+                         },
+                     .progress =
+                         [&](const StepNews& news) {
+                           bar.update(news.step, news.steps, [&news] {
+                             return fmt::format("loss {:.4g}  nfe {:.0f}  residual {:.1e}",
+                                                news.loss, news.nfe_forward, news.residual);
+                           });
+                         },
+                     .warn = say,
+                     .interrupted = &Interruption::requested});
+    if (job.start == Start::Resumed) trainer.resume();
+    end = trainer.run();
+  });
+  if (end == TrainingEnd::Interrupted) {
+    if (world->is_main()) {
+      bar.clear();
+      std::cerr << fmt::format("{}: interrupted and saved; go on with: deq train --resume {}\n",
+                               label, job.folder.string());
+    }
+    throw ExitStatus{128 + Interruption::requested()};
+  }
+  return {.last = world->is_main() ? last_evaluation(job.folder) : Metrics{},
+          .is_main = world->is_main()};
+}
+
+}  // namespace deq::cli

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <string>
+
+#include "deq/train/experiment.h"
+#include "deq/train/metrics.h"
+
+namespace deq::cli {
+
+enum class Start { New, Resumed };
+
+struct TrainingJob {
+  Experiment experiment{};
+  std::filesystem::path folder{};
+  Start start = Start::New;
+  std::string device = "cpu";
+  std::chrono::seconds timeout{600};  ///< of every wait for other processes
+  bool quiet = false;
+};
+
+struct TrainingResult {
+  Metrics last;         ///< the last evaluation
+  bool is_main = true;  ///< false in the processes that only help
+};
+
+/// Trains in the job's folder, which is new or to be resumed, in as many processes as a launcher
+/// has started. Prints one line an evaluation and a progress bar on standard error unless quiet.
+/// An interrupted training says how to go on and throws ExitStatus.
+TrainingResult train(const TrainingJob& job);
+
+}  // namespace deq::cli
