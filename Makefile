@@ -8,13 +8,14 @@ JOBS  ?= $(shell nproc 2>/dev/null || echo 2)
 BENCH ?=
 
 .DEFAULT_GOAL := build
-.PHONY: help setup setup-test setup-dev build test demo debug asan bench format check-format tidy install clean distclean
+.PHONY: help setup setup-test setup-dev build test demo debug asan tsan bench format check-format tidy install clean distclean
 
 help:
 	@echo 'make demo          set up, build, run the demonstration into runs/demo'
 	@echo 'make build         set up and build the release preset: build/release/bin/deq'
 	@echo 'make test          build and run every test'
 	@echo 'make asan          the same with the address and undefined-behaviour sanitizers'
+	@echo 'make tsan          the tests of the threaded loader with the thread sanitizer'
 	@echo 'make debug         build the debug preset'
 	@echo 'make bench         build and run the benchmarks'
 	@echo 'make install       install the release build (PREFIX=/usr/local)'
@@ -51,6 +52,13 @@ test: setup-test
 asan: setup-test
 	$(call build_preset,asan)
 	@cd build/asan && ctest --output-on-failure -j $(JOBS)
+
+# Only what starts threads of its own. OpenMP's runtime is not instrumented, so it gets one thread.
+tsan: setup
+	@test -f build/tsan/build.ninja || cmake --preset tsan
+	@cmake --build build/tsan -j $(JOBS) --target test_data
+	@OMP_NUM_THREADS=1 TSAN_OPTIONS=suppressions=$(CURDIR)/cmake/tsan.supp \
+	  build/tsan/bin/test_data --gtest_brief=1
 
 demo: build
 	build/release/bin/deq demo
