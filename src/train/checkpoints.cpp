@@ -53,19 +53,23 @@ void Checkpoints::save(int64_t step, const TensorFile& file) {
   fs::create_directories(folder_, code);
   if (code) io::throw_system_error("create", folder_, code.value());
   write_checkpoint_file(file_of(step), file);
-  const auto paths = steps_in(folder_);
+  auto paths = steps_in(folder_);
+  // One of a later step is no checkpoint of this run: the run would have gone on from there.
+  std::erase_if(paths, [step](const auto& path) { return step_of(path) > step; });
   for (size_t i = static_cast<size_t>(keep_); i < paths.size(); ++i) fs::remove(paths[i], code);
 }
 
 void Checkpoints::mark_best(int64_t step) {
   // A second name for the same bytes, put in place in one move; a copy where there are no links.
-  const fs::path fresh = folder_ / ".best.new";
+  const fs::path fresh = folder_ / ".best.safetensors.tmp.link";
   std::error_code code;
   fs::remove(fresh, code);
   fs::create_hard_link(file_of(step), fresh, code);
   if (code) fs::copy_file(file_of(step), fresh, code);
   if (!code) fs::rename(fresh, best(), code);
   if (code) io::throw_system_error("write", best(), code.value());
+  // Where the two are one file already, a rename does nothing.
+  fs::remove(fresh, code);
 }
 
 std::optional<Checkpoints::Found> Checkpoints::newest(

@@ -62,12 +62,21 @@ TrainingState Persistence::load_newest(const TrainingState& otherwise,
                                        const std::function<void(const std::string&)>& warn) {
   auto state = otherwise;
   if (world_->is_main()) {
-    if (const auto found = files_.newest(warn)) {
+    std::string damage;
+    const auto found = files_.newest([&](const std::string& why) {
+      warn(why);
+      if (damage.empty()) damage = why;
+    });
+    // To begin again would throw away the metrics of a run that may yet be saved by hand.
+    require(found || damage.empty(), "no checkpoint of this run is whole: ", damage);
+    if (found) {
       const auto text = found->file.metadata.find(kStateKey);
       require(text != found->file.metadata.end(), found->path.string(),
               " holds a model, but no training that could go on");
       restore_tensors(tensors(), found->file.tensors, found->path.string());
       state = TrainingState::from_json(text->second);
+      // It may have been saved as the best just before the run was killed.
+      if (state.best_step == state.step) files_.mark_best(state.step);
     }
   }
   return share(state);

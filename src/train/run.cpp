@@ -1,6 +1,7 @@
 #include "deq/train/run.h"
 
 #include <map>
+#include <vector>
 
 #include "deq/core/error.h"
 #include "deq/io/checkpoint_file.h"
@@ -41,6 +42,20 @@ void require_run(const std::filesystem::path& run) {
   for (const auto& path : {config_file(run), checkpoint_folder(run)}) {
     require<UsageError>(std::filesystem::exists(path), run.string(),
                         " holds no run: ", path.string(), " is missing");
+  }
+}
+
+void remove_leftovers(const std::filesystem::path& run) {
+  std::error_code code;
+  for (const auto& folder : {run, checkpoint_folder(run)}) {
+    std::vector<std::filesystem::path> leftovers;
+    for (const auto& entry : std::filesystem::directory_iterator(folder, code)) {
+      const std::string name = entry.path().filename().string();
+      if (name.starts_with('.') && name.find(".tmp.") != std::string::npos) {
+        leftovers.push_back(entry.path());
+      }
+    }
+    for (const auto& path : leftovers) std::filesystem::remove(path, code);
   }
 }
 

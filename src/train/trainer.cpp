@@ -251,7 +251,10 @@ class Trainer::Loop {
     const bool improved =
         std::isfinite(value) &&
         (!state_.best || (goal.lower_is_better ? value < *state_.best : value > *state_.best));
-    if (improved) state_.best = value;
+    if (improved) {
+      state_.best = value;
+      state_.best_step = state_.step;
+    }
     return improved;
   }
 

@@ -9,8 +9,9 @@ namespace {
 
 using nlohmann::json;
 
-std::optional<double> optional_number(const json& object, const char* key) {
-  return object.contains(key) ? std::optional(object.at(key).get<double>()) : std::nullopt;
+template <class Number = double>
+std::optional<Number> optional_number(const json& object, const char* key) {
+  return object.contains(key) ? std::optional(object.at(key).get<Number>()) : std::nullopt;
 }
 
 }  // namespace
@@ -21,6 +22,7 @@ std::string TrainingState::to_json() const {
       {"skipped", skipped},   {"rollbacks", rollbacks},   {"gamma", gamma},
       {"held_sum", held_sum}, {"held_steps", held_steps}, {"skipped_in_a_row", skipped_in_a_row}};
   if (best) object["best"] = *best;
+  if (best_step) object["best_step"] = *best_step;
   if (held_smoothed) object["held_smoothed"] = *held_smoothed;
   return object.dump();
 }
@@ -35,6 +37,7 @@ TrainingState TrainingState::from_json(const std::string& text) {
             .skipped_in_a_row = object.at("skipped_in_a_row").get<int64_t>(),
             .rollbacks = object.at("rollbacks").get<int64_t>(),
             .best = optional_number(object, "best"),
+            .best_step = optional_number<int64_t>(object, "best_step"),
             .gamma = object.at("gamma").get<double>(),
             .held_smoothed = optional_number(object, "held_smoothed"),
             .held_sum = object.at("held_sum").get<double>(),

@@ -16,6 +16,7 @@ struct TrainingState {
   int64_t skipped_in_a_row = 0;
   int64_t rollbacks = 0;  ///< how often the run went back
   std::optional<double> best{};
+  std::optional<int64_t> best_step{};  ///< where it was measured
 
   // The controller's.
   double gamma = 0;

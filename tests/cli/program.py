@@ -3,13 +3,51 @@
 import json
 import os
 import pathlib
+import random
 import subprocess
 import tempfile
+import time
 import unittest
 
 SOURCE = pathlib.Path(os.environ["DEQ_SOURCE_DIR"])
 CONFIG = SOURCE / "configs/paper/synthetic.toml"
 SHORT = ["--set", "train.epochs=2", "--set", "data.train_samples=256", "--set", "data.valid_samples=64"]
+
+# What two runs of the same training may differ in.
+TIMINGS = ("seconds", "samples_per_s", "peak_memory_mib")
+
+SEED = int(os.environ.get("DEQ_TEST_SEED") or random.SystemRandom().randrange(2**32))
+
+
+def settings(**values):
+    """Options for the command line: settings(train__steps=3) is --set train.steps=3."""
+    return [part for key, value in values.items()
+            for part in ("--set", f"{key.replace('__', '.')}={value}")]
+
+
+def exit_status(process):
+    """As a shell has it: 128 + the signal for a process that a signal ended."""
+    return process.returncode if process.returncode >= 0 else 128 - process.returncode
+
+
+def read_checkpoint(path):
+    """Every tensor, by name: type, shape and bytes; and the metadata."""
+    data = pathlib.Path(path).read_bytes()
+    header_end = 8 + int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:header_end])
+    metadata = header.pop("__metadata__")
+    return {name: (entry["dtype"], entry["shape"],
+                   data[header_end:][slice(*entry["data_offsets"])])
+            for name, entry in header.items()}, metadata
+
+
+def wait_until(condition, what, timeout=60):
+    """Polls often: some tests need a moment of a run that lasts a fraction of a second."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"waited {timeout} s for {what}")
+        time.sleep(0.001)
 
 
 class ProgramTest(unittest.TestCase):
@@ -18,21 +56,33 @@ class ProgramTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
-    def deq(self, *arguments, status=0):
+    def start(self, *arguments, **more):
+        """Starts the program in the test's folder; it does not outlive the test."""
+        process = subprocess.Popen(
+            [os.environ["DEQ_BINARY"], *map(str, arguments)], cwd=self.folder,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        return process
+
+    def deq(self, *arguments, status=0, **more):
         """Runs the program in the test's folder and checks its exit status."""
         result = subprocess.run(
             [os.environ["DEQ_BINARY"], *map(str, arguments)], cwd=self.folder,
-            stdin=subprocess.DEVNULL, capture_output=True, text=True)
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, **more)
         self.assertEqual(result.returncode, status, result.stdout + result.stderr)
         return result
 
-    def refused(self, *arguments, status=2):
+    def assert_one_sentence(self, stderr):
+        self.assertTrue(stderr.startswith("deq: "), stderr)
+        self.assertEqual(stderr.count("\n"), 1, stderr)
+
+    def refused(self, *arguments, status=2, **more):
         """Runs it expecting a refusal: one sentence on standard error, nothing left behind."""
         before = self.tree()
-        result = self.deq(*arguments, status=status)
+        result = self.deq(*arguments, status=status, **more)
         self.assertEqual(result.stdout, "")
-        self.assertTrue(result.stderr.startswith("deq: "), result.stderr)
-        self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
+        self.assert_one_sentence(result.stderr)
         self.assertEqual(self.tree(), before)
         return result.stderr.removeprefix("deq: ").strip()
 
@@ -40,16 +90,19 @@ class ProgramTest(unittest.TestCase):
         return {path.relative_to(self.folder): path.read_bytes() if path.is_file() else None
                 for path in self.folder.rglob("*")}
 
+    def checkpoints(self, run):
+        """Those of steps, the oldest first."""
+        return sorted((self.folder / run / "checkpoints").glob("step-*.safetensors"))
+
     def weights(self, run):
-        """Every tensor of the run's newest checkpoint, by name: shape, type and bytes."""
-        newest = max((self.folder / run / "checkpoints").glob("step-*.safetensors"))
-        data = newest.read_bytes()
-        header_end = 8 + int.from_bytes(data[:8], "little")
-        header = json.loads(data[8:header_end])
-        header.pop("__metadata__")
-        return {name: (entry["dtype"], entry["shape"],
-                       data[header_end:][slice(*entry["data_offsets"])])
-                for name, entry in header.items()}
+        """Every tensor of the run's newest checkpoint, the optimiser's among them."""
+        return read_checkpoint(self.checkpoints(run)[-1])[0]
+
+    def metrics(self, run):
+        """The lines of metrics.jsonl without what depends on the clock and the machine."""
+        lines = (self.folder / run / "metrics.jsonl").read_text().splitlines()
+        return [{name: value for name, value in json.loads(line).items() if name not in TIMINGS}
+                for line in lines]
 
     def train(self, out="run", *more):
         """A short training run; returns its result."""

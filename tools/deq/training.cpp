@@ -47,7 +47,7 @@ Metrics last_evaluation(const std::filesystem::path& run) {
 
 /// Everything that can be refused is refused before the folder is made.
 void prepare_folder(const TrainingJob& job) {
-  if (job.start == Start::Resumed) return;
+  if (job.start == Start::Resumed) return remove_leftovers(job.folder);
   create_run_folder(job.folder);
   write_file_atomically(config_file(job.folder), job.experiment.config);
 }

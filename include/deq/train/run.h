@@ -20,6 +20,9 @@ enum class WhichCheckpoint { Newest, Best };
 /// Throws UsageError where the folder is missing or holds no run.
 void require_run(const std::filesystem::path& run);
 
+/// Removes what processes that were killed left half-written in the run. Nobody may be training it.
+void remove_leftovers(const std::filesystem::path& run);
+
 /// The experiment of a run, its task with the trained weights.
 struct LoadedRun {
   Experiment experiment;
