@@ -1,14 +1,14 @@
 # deq_cuda: the CUDA plugin, lib/libdeq_cuda.so beside the program's bin/.
 #
 # The program does not link it: it loads it with dlopen from <folder of deq>/../lib or from the
-# folder of deq itself. Sources: src/kernels/*_cuda.cu (kernels: no torch headers) and
-# src/kernels/*_cuda.cpp (torch's side: checks, streams, registration).
+# folder of deq itself. Sources: src/*/*_cuda.cu (kernels: no torch headers) and src/*/*_cuda.cpp
+# (torch's side: checks, streams, registration), of which nccl_cuda.cpp needs nccl.h.
 #
 # nvcc is called by custom commands: CMake's own CUDA language wants a GPU or a guess at one when
 # it is enabled, and releases of CMake older than the toolkit guess wrong.
 
-file(GLOB deq_cuda_kernels CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/kernels/*_cuda.cu")
-file(GLOB deq_cuda_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/kernels/*_cuda.cpp")
+file(GLOB deq_cuda_kernels CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/*/*_cuda.cu")
+file(GLOB deq_cuda_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/*/*_cuda.cpp")
 
 # deq_cuda_stop(reason): an error when CUDA was asked for, a line when it was only hoped for.
 macro(deq_cuda_stop)
@@ -24,7 +24,7 @@ if(NOT DEQ_WITH_CUDA)
   return()
 endif()
 if(NOT deq_cuda_kernels AND NOT deq_cuda_sources)
-  message(STATUS "CUDA plugin: no (no *_cuda.cu in src/kernels)")
+  message(STATUS "CUDA plugin: no (no *_cuda.cu in src)")
   return()
 endif()
 
@@ -66,6 +66,17 @@ if(NOT DEQ_CUDA_INCLUDE OR NOT DEQ_CUDART)
   deq_cuda_stop("the CUDA toolkit of ${DEQ_NVCC} has no cuda_runtime_api.h or libcudart.so")
 endif()
 
+# NCCL's code is in libtorch; its header is in a toolkit, a package of the system, or its wheel.
+get_filename_component(deq_wheels "${DEQ_TORCH_DIR}" DIRECTORY)
+find_path(DEQ_NCCL_INCLUDE nccl.h HINTS "${DEQ_CUDA_INCLUDE}" "${deq_wheels}/nvidia/nccl/include")
+mark_as_advanced(DEQ_NCCL_INCLUDE)
+if(DEQ_NCCL_INCLUDE)
+  message(STATUS "NCCL: yes (${DEQ_NCCL_INCLUDE}/nccl.h)")
+else()
+  message(STATUS "NCCL: no (nccl.h is not found); worlds of several GPUs are refused")
+  list(FILTER deq_cuda_sources EXCLUDE REGEX "/nccl_cuda\\.cpp$")
+endif()
+
 set(deq_nvcc_flags -std=c++20 -O3 --expt-relaxed-constexpr -lineinfo -Xcompiler=-fPIC,-Wall
     -cudart=shared)
 set(deq_last_arch "")
@@ -99,6 +110,9 @@ set_source_files_properties(${deq_cuda_objects} PROPERTIES EXTERNAL_OBJECT ON GE
 target_include_directories(deq_cuda PRIVATE
   "${PROJECT_SOURCE_DIR}/include" "${PROJECT_BINARY_DIR}/include" "${PROJECT_SOURCE_DIR}/src")
 target_include_directories(deq_cuda SYSTEM PRIVATE "${DEQ_CUDA_INCLUDE}")
+if(DEQ_NCCL_INCLUDE)
+  target_include_directories(deq_cuda SYSTEM PRIVATE "${DEQ_NCCL_INCLUDE}")
+endif()
 deq_target_defaults(deq_cuda PCH)
 # --no-as-needed: libtorch_cuda registers itself when loaded, whether a symbol of it is used or
 # not. Its own libraries need not be here: a shared library may have unresolved symbols.

@@ -10,7 +10,7 @@ struct WorldPlace {
   int64_t rank = 0;              ///< 0 <= rank < size
   int64_t size = 1;              ///< how many processes train together
   int64_t local_rank = 0;        ///< the rank among those on this machine: which GPU to take
-  std::string address;           ///< of the machine that hosts the store; empty for a world of one
+  std::string address{};         ///< of the machine that hosts the store; empty for a world of one
   uint16_t port = 0;             ///< of the store
   bool store_is_hosted = false;  ///< by the launcher; otherwise rank 0 hosts it
   int64_t attempt = 0;           ///< how often the launcher has started this world before

@@ -15,8 +15,8 @@ namespace deq {
 /// The processes that train together. One process alone needs no network, and every call is then
 /// free. The others make the same calls in the same order on every rank.
 ///
-/// A rank that is lost takes the others down: what they wait for throws an Error that names it, at
-/// the latest after the timeout.
+/// A rank that is lost takes the others down: what they wait for throws an Error that names it,
+/// within seconds when its process has ended, a few seconds after the timeout when it only hangs.
 class World {
  public:
   static std::shared_ptr<World> alone();

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <chrono>
+#include <memory>
+
+#include "deq/distributed/place.h"
+#include "distributed/sentinel.h"
+
+namespace deq::distributed {
+
+using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
+using StorePtr = c10::intrusive_ptr<c10d::Store>;
+
+/// Collectives on the CPU.
+BackendPtr make_gloo(const StorePtr& store, const WorldPlace& place,
+                     std::chrono::milliseconds timeout);
+/// Collectives on GPUs, out of the CUDA plugin; an Error where it was built without NCCL.
+BackendPtr make_nccl(const StorePtr& store, const WorldPlace& place, torch::Device device,
+                     std::chrono::milliseconds timeout);
+
+/// What the plugin exports as deq_make_nccl.
+using MakeNccl = void(const StorePtr& store, const WorldPlace& place, torch::Device device,
+                      std::chrono::milliseconds timeout, BackendPtr& made);
+
+/// Sums and broadcasts of `inner`, whose failures are thrown as the sentinel explains them: from a
+/// wait, from a future, and so from backward.
+BackendPtr explained(BackendPtr inner, std::shared_ptr<Sentinel> sentinel);
+
+}  // namespace deq::distributed

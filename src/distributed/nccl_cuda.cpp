@@ -1,0 +1,23 @@
+// NCCL's part of libtorch is shown by its header to those who ask by this name.
+#define USE_C10D_NCCL
+#include <c10/cuda/CUDAFunctions.h>
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+
+#include "distributed/backends.h"
+
+namespace deq::distributed {
+
+extern "C" __attribute__((visibility("default"))) void deq_make_nccl(
+    const StorePtr& store, const WorldPlace& place, torch::Device device,
+    std::chrono::milliseconds timeout, BackendPtr& made) {
+  c10::cuda::set_device(device.index());  // the one that NCCL binds this rank to
+  auto options = c10d::ProcessGroupNCCL::Options::create();
+  options->timeout = timeout;
+  made = c10::make_intrusive<c10d::ProcessGroupNCCL>(store, static_cast<int>(place.rank),
+                                                     static_cast<int>(place.size), options);
+  made->setBoundDeviceId(device);
+}
+
+static_assert(std::is_same_v<decltype(deq_make_nccl), MakeNccl>);
+
+}  // namespace deq::distributed
