@@ -37,7 +37,10 @@ torch::Tensor StateLayout::pack(const State& state) const {
             c10::IntArrayRef(shapes_[i]));
     require(state[i].size(0) == state[0].size(0),
             "state tensors differ in batch size: ", state[0].size(0), " and ", state[i].size(0));
-    flat.push_back(state[i].reshape({state[i].size(0), sizes_[i]}).to(type_));
+    // A view costs more than a small step of f does, and one more node in every product with J.
+    const bool flat_already = state[i].dim() == 2;
+    flat.push_back(
+        (flat_already ? state[i] : state[i].reshape({state[i].size(0), sizes_[i]})).to(type_));
   }
   return flat.size() == 1 ? flat[0] : torch::cat(flat, 1);
 }
@@ -45,6 +48,7 @@ torch::Tensor StateLayout::pack(const State& state) const {
 State StateLayout::unpack(const torch::Tensor& slab) const {
   require(slab.dim() == 2 && slab.size(1) == dim_, "a slab of shape ", slab.sizes(),
           " does not fit a state of ", dim_, " numbers a sample");
+  if (shapes_.size() == 1 && shapes_[0].size() == 1) return {slab};
   State state;
   state.reserve(shapes_.size());
   int64_t offset = 0;

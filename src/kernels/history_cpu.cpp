@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/history.h"
+#include "kernels/vectorised.h"
 
 // Work is cut into tiles of one sample and kTile numbers: small enough that a tile of the vector
 // being built stays in the first-level cache while the history streams past it once. Partial sums
@@ -16,30 +17,24 @@ namespace deq::kernels {
 namespace {
 
 constexpr int64_t kTile = 2048;
-
-// One build serves every x86-64 machine: the loader picks the widest version. (The sanitizers
-// cannot run before the loader, where that choice is made.)
-#if defined(__SANITIZE_ADDRESS__) || !defined(__x86_64__)
-#define DEQ_VECTORISED
-#else
-#define DEQ_VECTORISED __attribute__((target_clones("avx512f", "avx2", "default")))
-#endif
+constexpr int64_t kLanes = 32;
 
 // Independent lanes let the compiler vectorise a sum without reordering one. Sums are in float64:
 // the passes wait for memory anyway, and squares of float32 numbers leave float32's range.
 // NOLINTBEGIN(bugprone-macro-parentheses): T is a type.
 #define DEQ_VECTOR_FUNCTIONS(T)                                                      \
   DEQ_VECTORISED double dot(const T* a, const T* b, int64_t n) {                     \
-    constexpr int64_t kLanes = 32;                                                   \
-    double lanes[kLanes] = {};                                                       \
-    int64_t i = 0;                                                                   \
-    for (; i + kLanes <= n; i += kLanes) {                                           \
-      for (int64_t l = 0; l < kLanes; ++l) {                                         \
-        lanes[l] += static_cast<double>(a[i + l]) * static_cast<double>(b[i + l]);   \
-      }                                                                              \
-    }                                                                                \
     double sum = 0;                                                                  \
-    for (int64_t l = 0; l < kLanes; ++l) sum += lanes[l];                            \
+    int64_t i = 0;                                                                   \
+    if (n >= kLanes) {                                                               \
+      double lanes[kLanes] = {};                                                     \
+      for (; i + kLanes <= n; i += kLanes) {                                         \
+        for (int64_t l = 0; l < kLanes; ++l) {                                       \
+          lanes[l] += static_cast<double>(a[i + l]) * static_cast<double>(b[i + l]); \
+        }                                                                            \
+      }                                                                              \
+      for (int64_t l = 0; l < kLanes; ++l) sum += lanes[l];                          \
+    }                                                                                \
     for (; i < n; ++i) sum += static_cast<double>(a[i]) * static_cast<double>(b[i]); \
     return sum;                                                                      \
   }                                                                                  \

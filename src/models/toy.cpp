@@ -30,11 +30,11 @@ State ToyCellImpl::initial_state(const Inputs& inputs) {
 }
 
 Context ToyCellImpl::prepare(const Inputs& inputs) {
-  return {torch::addmm(b_, inputs.at(0), u_.t())};
+  return {torch::addmm(b_, inputs.at(0), u_.t()), w1_.t()};
 }
 
 State ToyCellImpl::step(const State& z, const Context& context) {
-  return {torch::mm(torch::addmm(context[0], z[0], w1_.t()).relu_(), w2_)};
+  return {torch::mm(torch::addmm(context[0], z[0], context[1]).relu_(), w2_)};
 }
 
 }  // namespace deq

@@ -61,27 +61,28 @@ Context detached(const Context& context) {
 
 }  // namespace
 
-EquilibriumImpl::Plan::Plan(const EquilibriumOptions& plan_options)
-    : options(plan_options),
-      solver(options.forward),
-      rule((validate(options.gradient), make_rule(options.gradient))) {}
+EquilibriumPlan::EquilibriumPlan(const EquilibriumOptions& options)
+    : options_(options),
+      solver_(options_.forward),
+      rule_((validate(options_.gradient), make_rule(options_.gradient))) {}
 
 EquilibriumImpl::EquilibriumImpl(std::shared_ptr<Cell> cell, const EquilibriumOptions& options)
     : cell_(register_module("cell", std::move(cell))), plan_(options) {}
 
-Equilibrated EquilibriumImpl::follow(const Plan& plan, const Inputs& inputs, const State& z0) {
-  if (const auto* unrolled = std::get_if<Unrolled>(&plan.options.gradient)) {
+Equilibrated EquilibriumImpl::follow(const EquilibriumPlan& plan, const Inputs& inputs,
+                                     const State& z0) {
+  if (const auto* unrolled = std::get_if<Unrolled>(&plan.options_.gradient)) {
     return unroll(plan, inputs, z0, unrolled->steps);
   }
-  return solve(plan, inputs, z0, plan.solver, {});
+  return solve(plan, inputs, z0, plan.solver_, {});
 }
 
 Equilibrated EquilibriumImpl::forward(const Inputs& inputs, const State& z0) {
   return follow(plan_, inputs, z0);
 }
 
-Equilibrated EquilibriumImpl::forward(const Inputs& inputs, const EquilibriumOptions& options) {
-  return follow(Plan(options), inputs, cell_->initial_state(inputs));
+Equilibrated EquilibriumImpl::forward(const Inputs& inputs, const EquilibriumPlan& plan) {
+  return follow(plan, inputs, cell_->initial_state(inputs));
 }
 
 Equilibrated EquilibriumImpl::forward(const Inputs& inputs, const Solver& solver,
@@ -96,8 +97,9 @@ Equilibrated EquilibriumImpl::prepare(const Inputs& inputs, const StateLayout& l
   return result;
 }
 
-Equilibrated EquilibriumImpl::solve(const Plan& plan, const Inputs& inputs, const State& z0,
-                                    const Solver& solver, const Callback& callback) {
+Equilibrated EquilibriumImpl::solve(const EquilibriumPlan& plan, const Inputs& inputs,
+                                    const State& z0, const Solver& solver,
+                                    const Callback& callback) {
   const auto layout = StateLayout::of(z0);
   auto result = prepare(inputs, layout);
   auto& tape = *result.tape_;
@@ -110,9 +112,9 @@ Equilibrated EquilibriumImpl::solve(const Plan& plan, const Inputs& inputs, cons
   tape.z_star = solution.z;
   auto z = solution.z;
   if (torch::GradMode::is_enabled()) {
-    if (plan.rule) {
-      z = attach_adjoint(z, tape.linearize(), plan.rule, result.adjoint_);
-    } else if (const auto* phantom = std::get_if<Phantom>(&plan.options.gradient)) {
+    if (plan.rule_) {
+      z = attach_adjoint(z, tape.linearize(), plan.rule_, result.adjoint_);
+    } else if (const auto* phantom = std::get_if<Phantom>(&plan.options_.gradient)) {
       for (int64_t k = 0; k < phantom->steps; ++k) z = torch::lerp(z, tape.f(z), phantom->tau);
     }
   }
@@ -120,8 +122,8 @@ Equilibrated EquilibriumImpl::solve(const Plan& plan, const Inputs& inputs, cons
   return result;
 }
 
-Equilibrated EquilibriumImpl::unroll(const Plan& plan, const Inputs& inputs, const State& z0,
-                                     int64_t steps) {
+Equilibrated EquilibriumImpl::unroll(const EquilibriumPlan& plan, const Inputs& inputs,
+                                     const State& z0, int64_t steps) {
   const auto layout = StateLayout::of(z0);
   auto result = prepare(inputs, layout);
   auto& tape = *result.tape_;
@@ -129,7 +131,7 @@ Equilibrated EquilibriumImpl::unroll(const Plan& plan, const Inputs& inputs, con
   for (int64_t k = 0; k < steps; ++k) z = tape.f(z);
   tape.z_star = z.detach();
   // One more evaluation, so that the report speaks of the state returned.
-  const Solver measure(with_max_evals(plan.options.forward, 1));
+  const Solver measure(with_max_evals(plan.options_.forward, 1));
   const Problem problem{.f = [&tape](const torch::Tensor& slab) { return tape.f(slab); }};
   result.report = measure.solve(problem, tape.z_star).report;
   result.report.evaluations += steps;

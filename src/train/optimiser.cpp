@@ -6,6 +6,7 @@
 #include <ATen/ops/_fused_adam.h>
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/_fused_sgd.h>
+#include <omp.h>
 
 #include <cmath>
 
@@ -29,6 +30,22 @@ void check(std::string_view who, const Sgd& o) {
           ", must be in [0, 1)");
   require(!o.nesterov || o.momentum > 0, who, ": nesterov needs momentum > 0");
 }
+
+/// libtorch's fused kernels wake every thread whatever the size; for a small model that costs many
+/// times the work itself. One thread, for this thread's parallel regions, while in scope.
+class OneThreadIfSmall {
+ public:
+  explicit OneThreadIfSmall(int64_t numbers) : before_(omp_get_max_threads()) {
+    if (numbers < kWorthWaking) omp_set_num_threads(1);
+  }
+  ~OneThreadIfSmall() { omp_set_num_threads(before_); }
+  OneThreadIfSmall(const OneThreadIfSmall&) = delete;
+  OneThreadIfSmall& operator=(const OneThreadIfSmall&) = delete;
+
+ private:
+  static constexpr int64_t kWorthWaking = 32'768;
+  int before_;
+};
 
 std::vector<torch::Tensor> gradients_of(const std::vector<torch::Tensor>& parameters) {
   std::vector<torch::Tensor> gradients;
@@ -92,6 +109,9 @@ void Optimiser::step(double lr) {
   const auto lists = touched();
   if (lists.parameters.empty()) return;
   if (!lists.steps.empty()) at::_foreach_add_(lists.steps, 1);
+  int64_t numbers = 0;
+  for (const auto& parameter : lists.parameters) numbers += parameter.numel();
+  const OneThreadIfSmall threads(numbers);
   if (const auto* adam = std::get_if<Adam>(&options_)) {
     at::_fused_adam_(lists.parameters, lists.gradients, lists.first, lists.second, {}, lists.steps,
                      lr, adam->beta1, adam->beta2, adam->weight_decay, adam->eps,

@@ -61,13 +61,13 @@ std::shared_ptr<const BatchSource> SyntheticTask::training_batches(const Shard& 
   return std::make_shared<TensorBatches>(std::vector{train_.x, train_.y}, shard);
 }
 
-TaskPass SyntheticTask::forward(const Batch& batch, const EquilibriumOptions& how) {
+TaskPass SyntheticTask::forward(const Batch& batch, const EquilibriumPlan& how) {
   auto equilibrium = layer_->forward({batch.tensors[0]}, how);
   auto loss = torch::mse_loss(equilibrium.z(), batch.tensors[1]);
   return {.loss = std::move(loss), .equilibria = {std::move(equilibrium)}};
 }
 
-Metrics SyntheticTask::evaluate(const EquilibriumOptions& how, World&) {
+Metrics SyntheticTask::evaluate(const EquilibriumPlan& how, World&) {
   const auto equilibrium = layer_->forward({valid_.x}, how);
   Metrics metrics{{"mse", torch::mse_loss(equilibrium.z(), valid_.y).item<double>()},
                   {"nfe_forward", equilibrium.report.evaluations}};

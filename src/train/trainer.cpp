@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <map>
 #include <utility>
 
 #include "deq/core/error.h"
@@ -149,11 +150,11 @@ class Trainer::Loop {
     torch::Tensor loss, penalty;
     {
       const PrecisionScope precision(recipe_.precision, device_);
-      pass = task_.forward(batch, plan_.how);
+      pass = task_.forward(batch, ready(plan_.how));
       loss = pass.loss;
       if (plan_.penalised && !pass.equilibria.empty()) {
         penalty = penalty_of(pass, part);
-        loss = loss + plan_.gamma * penalty;
+        loss = torch::add(loss, penalty, plan_.gamma);
       }
     }
     if (part + 1 == shard_.parts) averager_.expect_backward(loss);
@@ -168,6 +169,12 @@ class Trainer::Loop {
     last_reports_.clear();
     for (auto& equilibrium : pass.equilibria)
       last_reports_.push_back(std::move(equilibrium.report));
+  }
+
+  /// Plans differ in their phase and budget only, and keep workspaces worth reusing.
+  const EquilibriumPlan& ready(const EquilibriumOptions& how) {
+    const std::pair key(how.gradient.index(), max_evals(how.forward));
+    return ready_.try_emplace(key, how).first->second;
   }
 
   torch::Tensor penalty_of(const TaskPass& pass, int64_t part) const {
@@ -234,8 +241,9 @@ class Trainer::Loop {
       const auto how = evaluation_options(recipe_);
       append(line, task_.evaluate(how, *world_));
       for (const int64_t budget : recipe_.train.eval_budgets) {
-        const auto hurried = task_.evaluate(
-            {.forward = with_max_evals(how.forward, budget), .gradient = how.gradient}, *world_);
+        auto hurry = how;
+        hurry.forward = with_max_evals(how.forward, budget);
+        const auto hurried = task_.evaluate(hurry, *world_);
         for (const auto& name : {task_.goal().metric, std::string("residual")}) {
           line.emplace_back(c10::str(name, "@", budget), number(hurried, name));
         }
@@ -377,6 +385,7 @@ class Trainer::Loop {
 
   TrainingState state_;
   StepPlan plan_;
+  std::map<std::pair<size_t, int64_t>, EquilibriumPlan> ready_;
   StepWindow window_;
   double gradient_norm_ = 0;
   std::vector<Report> last_reports_;

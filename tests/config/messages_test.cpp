@@ -87,7 +87,7 @@ TEST(ConfigMessages, UnknownKeys) {
       "checkpoints, failure)");
   EXPECT_EQ(message("\n[trian]\nepochs = 3\n"),
             "x.toml:3: unknown key \"trian\"; did you mean \"train\"? (allowed: experiment, seed, "
-            "data, model, solver, gradient, jacobian, train)");
+            "precision, data, model, solver, gradient, jacobian, train)");
   EXPECT_EQ(message("[model]\nbatch_size = 3\n"),
             "x.toml:3: unknown key \"model.batch_size\"; did you mean \"train.batch_size\"? "
             "(allowed: hidden)");

@@ -56,7 +56,7 @@ TEST_F(FailureTest, AStepWithoutAFiniteGradientIsSkipped) {
 class BadDataTask : public SyntheticTask {
  public:
   using SyntheticTask::SyntheticTask;
-  TaskPass forward(const Batch& batch, const EquilibriumOptions& how) override {
+  TaskPass forward(const Batch& batch, const EquilibriumPlan& how) override {
     auto bad = batch;
     if (passes_++ == 3) {
       bad.tensors[0] = bad.tensors[0].clone();

@@ -31,7 +31,7 @@ class FaultyTask : public SyntheticTask {
   FaultyTask(const SyntheticConfig& config, Fault fault)
       : SyntheticTask(config), fault_(std::move(fault)) {}
 
-  TaskPass forward(const Batch& batch, const EquilibriumOptions& how) override {
+  TaskPass forward(const Batch& batch, const EquilibriumPlan& how) override {
     auto pass = SyntheticTask::forward(batch, how);
     if (fault_) fault_(passes_, pass);
     ++passes_;

@@ -21,6 +21,22 @@ struct EquilibriumOptions {
   GradientOptions gradient = Implicit{};
 };
 
+/// Options made ready for use. Keeps its solver's workspaces, so one that is used again is cheaper
+/// than a new one. May serve several layers and threads.
+class EquilibriumPlan {
+ public:
+  // NOLINTNEXTLINE(google-explicit-constructor): options are a plan, only not made ready yet.
+  EquilibriumPlan(const EquilibriumOptions& options);
+
+  const EquilibriumOptions& options() const { return options_; }
+
+ private:
+  friend class EquilibriumImpl;
+  EquilibriumOptions options_;
+  Solver solver_;
+  AdjointRule rule_;  // empty for Phantom and Unrolled, which backpropagate through their steps
+};
+
 /// What one pass through an equilibrium layer gives.
 class Equilibrated {
  public:
@@ -64,34 +80,26 @@ class EquilibriumImpl : public torch::nn::Module {
   /// Starts from `z0`, e.g. the equilibrium of a similar input.
   Equilibrated forward(const Inputs& inputs, const State& z0);
 
-  /// The same layer with other options for one pass.
-  Equilibrated forward(const Inputs& inputs, const EquilibriumOptions& options);
+  /// The same layer solved and differentiated otherwise for one pass.
+  Equilibrated forward(const Inputs& inputs, const EquilibriumPlan& plan);
 
   /// The same layer, solved otherwise for one pass (another budget, another solver). An Unrolled
   /// layer is solved too.
   Equilibrated forward(const Inputs& inputs, const Solver& solver, const Callback& callback = {});
 
   const std::shared_ptr<Cell>& cell() const { return cell_; }
-  const EquilibriumOptions& options() const { return plan_.options; }
+  const EquilibriumOptions& options() const { return plan_.options(); }
 
  private:
-  /// Options made ready for use.
-  struct Plan {
-    explicit Plan(const EquilibriumOptions& options);
-
-    EquilibriumOptions options;
-    Solver solver;
-    AdjointRule rule;  // empty for Phantom and Unrolled, which backpropagate through their steps
-  };
-
   Equilibrated prepare(const Inputs& inputs, const StateLayout& layout);
-  Equilibrated follow(const Plan& plan, const Inputs& inputs, const State& z0);
-  Equilibrated solve(const Plan& plan, const Inputs& inputs, const State& z0, const Solver& solver,
-                     const Callback& callback);
-  Equilibrated unroll(const Plan& plan, const Inputs& inputs, const State& z0, int64_t steps);
+  Equilibrated follow(const EquilibriumPlan& plan, const Inputs& inputs, const State& z0);
+  Equilibrated solve(const EquilibriumPlan& plan, const Inputs& inputs, const State& z0,
+                     const Solver& solver, const Callback& callback);
+  Equilibrated unroll(const EquilibriumPlan& plan, const Inputs& inputs, const State& z0,
+                      int64_t steps);
 
   std::shared_ptr<Cell> cell_;
-  Plan plan_;
+  EquilibriumPlan plan_;
 };
 TORCH_MODULE(Equilibrium);
 

@@ -18,9 +18,9 @@ class SyntheticTask : public Task {
   torch::nn::Module& model() override { return *layer_; }
   std::shared_ptr<const BatchSource> training_batches(const Shard& shard,
                                                       OnUnreadable on_unreadable) override;
-  TaskPass forward(const Batch& batch, const EquilibriumOptions& how) override;
+  TaskPass forward(const Batch& batch, const EquilibriumPlan& how) override;
   /// The set is small: every rank evaluates all of it.
-  Metrics evaluate(const EquilibriumOptions& how, World& world) override;
+  Metrics evaluate(const EquilibriumPlan& how, World& world) override;
   /// ρ, ‖J‖_F and |∂f/∂z| at the exact equilibria.
   Metrics stability() override;
   /// The evaluations each solver needs to reach 1e-3 and 1e-6.

@@ -44,11 +44,11 @@ class Task {
 
   /// The loss on a batch that lies on the model's device. `how` is what its equilibrium layers are
   /// to be solved and differentiated with.
-  virtual TaskPass forward(const Batch& batch, const EquilibriumOptions& how) = 0;
+  virtual TaskPass forward(const Batch& batch, const EquilibriumPlan& how) = 0;
 
   /// The validation set, solved with `how`: the goal's metric, the cost and the residuals. Every
   /// rank calls it and may do its share; all get the same result.
-  virtual Metrics evaluate(const EquilibriumOptions& how, World& world) = 0;
+  virtual Metrics evaluate(const EquilibriumPlan& how, World& world) = 0;
 
   /// ρ and whatever else tells how stable the equilibria of validation samples are.
   virtual Metrics stability() { return {}; }
