@@ -53,6 +53,11 @@ void Checkpoints::save(int64_t step, const TensorFile& file) {
   fs::create_directories(folder_, code);
   if (code) io::throw_system_error("create", folder_, code.value());
   write_checkpoint_file(file_of(step), file);
+  prune(step);
+}
+
+void Checkpoints::prune(int64_t step) {
+  std::error_code code;
   auto paths = steps_in(folder_);
   // One of a later step is no checkpoint of this run: the run would have gone on from there.
   std::erase_if(paths, [step](const auto& path) { return step_of(path) > step; });

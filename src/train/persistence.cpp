@@ -75,7 +75,8 @@ TrainingState Persistence::load_newest(const TrainingState& otherwise,
               " holds a model, but no training that could go on");
       restore_tensors(tensors(), found->file.tensors, found->path.string());
       state = TrainingState::from_json(text->second);
-      // It may have been saved as the best just before the run was killed.
+      // The run may have been killed right after it was written.
+      files_.prune(state.step);
       if (state.best_step == state.step) files_.mark_best(state.step);
     }
   }

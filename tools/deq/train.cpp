@@ -41,6 +41,7 @@ TrainingJob job_of(const Arguments& arguments) {
 
 /// Starts this very command once for each process; they know from their environment who they are.
 [[noreturn]] void run_in_processes(const Arguments& arguments, const TrainingJob& job) {
+  require_equal_shares(job.experiment.recipe, arguments.processes);
   std::vector<std::string> command{"/proc/self/exe", "train"};
   if (job.start == Start::Resumed) {
     command.insert(command.end(), {"--resume", job.folder.string()});
@@ -95,12 +96,12 @@ void add_train(CLI::App& program) {
       ->add_option("--nproc", arguments->processes,
                    "train in so many processes of this machine, which share each batch")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, 1024));
   command
       ->add_option("--timeout", arguments->timeout,
                    "seconds that a process waits for the others before it gives up")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, 1000000));
   command->add_flag("--json", arguments->json,
                     "print the result as one JSON object, and no progress");
   command->callback([arguments] { run(*arguments); });

@@ -54,8 +54,18 @@ void prepare_folder(const TrainingJob& job) {
 
 }  // namespace
 
+void require_equal_shares(const Recipe& recipe, int64_t processes) {
+  const auto& train = recipe.train;
+  require<UsageError>(train.batch_size % (processes * train.accumulation) == 0,
+                      "train.batch_size = ", train.batch_size, ", must be a multiple of ",
+                      processes * train.accumulation, ": ", processes,
+                      processes == 1 ? " process" : " processes",
+                      " times train.accumulation = ", train.accumulation);
+}
+
 TrainingResult train(const TrainingJob& job) {
   const auto place = place_from_environment();
+  require_equal_shares(job.experiment.recipe, place.size);
   const auto device = device_for(job.device, place);
   const auto world = place.size == 1 ? World::alone() : World::join(place, device, job.timeout);
   const std::string label = job.folder.filename().string();

@@ -25,6 +25,9 @@ struct TrainingResult {
   bool is_main = true;  ///< false in the processes that only help
 };
 
+/// Throws UsageError unless a step's batch can be shared evenly by so many processes.
+void require_equal_shares(const Recipe& recipe, int64_t processes);
+
 /// Trains in the job's folder, which is new or to be resumed, in as many processes as a launcher
 /// has started. Prints one line an evaluation and a progress bar on standard error unless quiet.
 /// An interrupted training says how to go on and throws ExitStatus.

@@ -19,6 +19,9 @@ class Checkpoints {
   /// Whole or not at all: where it cannot be written, an Error says why and the older ones stay.
   void save(int64_t step, const TensorFile& file);
 
+  /// Removes those that `keep` no longer covers, counted back from this step.
+  void prune(int64_t step);
+
   /// The checkpoint of this step, just saved, is the best so far.
   void mark_best(int64_t step);
 
