@@ -26,8 +26,8 @@ using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
 constexpr auto kPoll = 20ms;
-constexpr auto kGrace = 6s;      // to end by themselves: silence is noticed after 5
-constexpr auto kLastGrace = 3s;  // to end after SIGTERM
+constexpr auto kGrace = 5s;      // to end by themselves
+constexpr auto kLastGrace = 2s;  // to end after SIGTERM
 
 std::atomic<int> caught_signal{0};
 static_assert(std::atomic<int>::is_always_lock_free);

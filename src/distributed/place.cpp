@@ -58,7 +58,7 @@ bool speaks(const Launcher& launcher) {
   return is_set(launcher.rank) || is_set(launcher.size);
 }
 
-/// The one of `first` and `second` that is set; the error names the first.
+/// Refuses a variable that is missing beside another of the same launcher.
 int64_t number(const Launcher& launcher, const char* name) {
   const auto value = optional_number(name);
   const char* other =

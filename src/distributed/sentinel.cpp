@@ -57,12 +57,12 @@ struct Sentinel::State {
   const WorldPlace place;
   const c10::intrusive_ptr<c10d::Store> store;
   const std::chrono::milliseconds timeout;
-  const std::function<void()> on_verdict;
   std::thread thread;
 
   mutable std::mutex mutex;
   std::condition_variable changed;
   std::string verdict;
+  std::function<void()> on_verdict;    // until it was called
   std::optional<std::string> report;   // of this rank, not yet told
   std::optional<std::string> failure;  // of an exchange, not yet explained
   bool leaving = false, done = false;
@@ -84,13 +84,15 @@ struct Sentinel::State {
   bool hosts_store() const { return place.rank == 0 && !place.store_is_hosted; }
 
   void announce(const std::string& sentence) {
+    std::function<void()> act;
     {
       const std::lock_guard lock(mutex);
       if (!verdict.empty()) return;
       verdict = sentence;
+      act = std::exchange(on_verdict, nullptr);
     }
     changed.notify_all();
-    if (on_verdict) on_verdict();
+    if (act) act();
   }
 
   /// The others that have not left, with the time since which nothing was heard of them.
@@ -217,6 +219,7 @@ void Sentinel::leave() {
   // A store that no longer answers holds the thread, which then ends with the process.
   const auto patience = state_->hosts_store() ? state_->timeout + kSilence : kSilence;
   const bool done = state_->changed.wait_for(lock, patience, [&] { return state_->done; });
+  state_->on_verdict = nullptr;
   lock.unlock();
   if (done) {
     state_->thread.join();

@@ -75,7 +75,7 @@ World::World(const WorldPlace& place, std::unique_ptr<Links> links)
     : place_(place), links_(std::move(links)) {}
 
 World::~World() {
-  // Before the backend goes, which the sentinel's thread may be about to abort.
+  // Before the backend goes: the sentinel's thread has a hand on it.
   if (links_) links_->sentinel->leave();
 }
 
@@ -93,13 +93,9 @@ std::shared_ptr<World> World::join(const WorldPlace& place, torch::Device device
   meet(place, *store, timeout);
   auto backend = device.is_cuda() ? distributed::make_nccl(store, place, device, timeout)
                                   : distributed::make_gloo(store, place, timeout);
-  // For NCCL, whose kernels wait on the GPU; Gloo sees by itself that a connection is closed. Weak:
-  // what is waited for keeps the sentinel, and must not keep the backend that waits.
-  const auto give_up = [weak = c10::weak_intrusive_ptr<c10d::Backend>(backend)] {
-    if (const auto locked = weak.lock()) locked->abort();
-  };
+  // For NCCL, whose kernels wait on the GPU; Gloo sees by itself that a connection is closed.
   const auto sentinel = std::make_shared<distributed::Sentinel>(
-      place, connect(place, false, timeout), timeout, give_up);
+      place, connect(place, false, timeout), timeout, [backend] { backend->abort(); });
   backend = distributed::explained(backend, sentinel);
   auto group = c10::make_intrusive<c10d::ProcessGroup>(store, static_cast<int>(place.rank),
                                                        static_cast<int>(place.size));
