@@ -70,6 +70,8 @@ void describe(Visitor& v, GammaControl& control) {
   v.in_order("min", control.min, Relation::AtMost, "max", control.max);
   v.number("gain", control.gain, above(0),
            "How strongly log gamma answers to the logarithm of measured over target.");
+  v.number("trend_gain", control.trend_gain, at_least(0),
+           "How strongly it answers to the logarithm of the measured value's change.");
   v.number("smoothing", control.smoothing, from_to_below(0, 1),
            "The weight of the past in what is measured.");
   v.number("every", control.every, at_least(1), "Steps from one adjustment to the next.");

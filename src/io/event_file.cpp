@@ -1,6 +1,7 @@
 #include "deq/io/event_file.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <array>
@@ -38,11 +39,12 @@ std::string host_name() {
   return name.data();
 }
 
-// TensorBoard reads the files of a folder in the order of their names: the time comes first.
+// TensorBoard reads the files of a folder in the order of their names: the time comes first, fine
+// enough that a session begun right after another sorts behind it.
 fs::path new_name(const fs::path& folder) {
   static std::atomic<uint64_t> counter{0};
-  return folder / c10::str("events.out.tfevents.", static_cast<int64_t>(unix_seconds()), ".",
-                           host_name(), ".", ::getpid(), ".", counter++);
+  return folder / fmt::format("events.out.tfevents.{:.6f}.{}.{}.{}", unix_seconds(), host_name(),
+                              ::getpid(), counter++);
 }
 
 // The format's own disguise: a checksum of bytes that hold checksums is a poor one.

@@ -86,12 +86,25 @@ json run_data(const std::filesystem::path& folder) {
            {"config", read_file(config_file(folder))},
            {"summary", summary(lines)},
            {"metrics", {{"train", columns(lines, "train")}, {"valid", columns(lines, "valid")}}},
-           {"warnings", json::array()}};
+           {"warnings", loaded.warnings}};
   const auto residual = run["summary"].value("residual", 0.0);
   if (residual > 1e-2) {
     run["warnings"].push_back(
         "At its training budget this model's mean relative residual is above 1%: raise "
         "solver.forward.max_evals or jacobian.gamma.");
+  }
+  double skipped = 0, rollbacks = 0;
+  for (const auto& line : lines) {
+    const Metrics metrics(line.begin(), line.end());
+    skipped = std::fmax(skipped, number(metrics, "skipped_steps"));
+    rollbacks = std::fmax(rollbacks, number(metrics, "rollbacks"));
+  }
+  if (skipped > 0) {
+    run["warnings"].push_back(
+        c10::str(skipped,
+                 " steps had no finite loss or gradient and were skipped; the run went back to a "
+                 "checkpoint ",
+                 rollbacks, " times."));
   }
   if (const auto* synthetic = dynamic_cast<const SyntheticTask*>(loaded.task.get())) {
     add_synthetic_figures(*synthetic, run);

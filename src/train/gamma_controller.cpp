@@ -6,7 +6,7 @@
 namespace deq {
 namespace {
 
-constexpr double kLargestChange = 2;
+constexpr double kLargestChange = 4;
 constexpr double kTiny = 1e-12;  // a residual may be exactly 0
 
 }  // namespace
@@ -20,7 +20,8 @@ void GammaController::adjust(double measured) {
   const double past = smoothed_ ? std::log(std::max(*smoothed_, kTiny)) : value;
   const double smooth = options_.smoothing * past + (1 - options_.smoothing) * value;
   smoothed_ = std::exp(smooth);
-  const double change = std::clamp(options_.gain * (smooth - std::log(options_.target)),
+  const double error = smooth - std::log(options_.target), trend = smooth - past;
+  const double change = std::clamp(options_.gain * error + options_.trend_gain * trend,
                                    -std::log(kLargestChange), std::log(kLargestChange));
   gamma_ = std::clamp(gamma_ * std::exp(change), options_.min, options_.max);
 }

@@ -11,14 +11,15 @@
 namespace deq {
 namespace {
 
-Checkpoints::Found checkpoint_of(const std::filesystem::path& run, WhichCheckpoint which) {
+Checkpoints::Found checkpoint_of(const std::filesystem::path& run, WhichCheckpoint which,
+                                 std::vector<std::string>& warnings) {
   const Checkpoints files(checkpoint_folder(run), 1);
   if (which == WhichCheckpoint::Best) {
     return {.path = files.best(), .file = read_checkpoint_file(files.best())};
   }
-  std::string damage;
-  auto found = files.newest([&damage](const std::string& why) { damage = why; });
-  require(found.has_value(), damage.empty() ? run.string() + " holds no checkpoint" : damage);
+  auto found = files.newest([&warnings](const std::string& why) { warnings.push_back(why); });
+  require(found.has_value(),
+          warnings.empty() ? run.string() + " holds no checkpoint" : warnings.back());
   return *found;
 }
 
@@ -64,13 +65,16 @@ LoadedRun load_run(const std::filesystem::path& run, torch::Device device, Which
   require_run(run);
   auto experiment = read_experiment(config_file(run), overrides);
   auto task = experiment.make_task(device);
-  const auto checkpoint = checkpoint_of(run, which);
+  std::vector<std::string> warnings;
+  const auto checkpoint = checkpoint_of(run, which, warnings);
   std::map<std::string, torch::Tensor> weights;
   for (const auto& [name, tensor] : checkpoint.file.tensors) {
     if (!name.starts_with(kOptimiserPrefix)) weights[name] = tensor;
   }
   restore_tensors(model_tensors(task->model()), weights, checkpoint.path.string());
-  return {.experiment = std::move(experiment), .task = std::move(task)};
+  return {.experiment = std::move(experiment),
+          .task = std::move(task),
+          .warnings = std::move(warnings)};
 }
 
 }  // namespace deq

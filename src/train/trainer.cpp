@@ -58,6 +58,7 @@ class Trainer::Loop {
        const std::filesystem::path& run, std::shared_ptr<World> world, TrainerHooks hooks)
       : task_(task),
         recipe_(recipe),
+        run_(run),
         world_(std::move(world)),
         hooks_(std::move(hooks)),
         optimiser_(recipe.train.optimiser, trainable(task.model())),
@@ -72,12 +73,14 @@ class Trainer::Loop {
         steps_per_epoch_(source_->batches() / shard_.parts),
         steps_(recipe.train.steps.value_or(recipe.train.epochs * steps_per_epoch_)) {
     world_->require_same("the configuration", config);
-    if (world_->is_main()) recorder_ = std::make_unique<Recorder>(run);
     state_.gamma = controller_.gamma();
     state_ = persistence_.share(state_);
   }
 
-  void resume() { load_newest(); }
+  void resume() {
+    open_recorder();
+    load_newest();
+  }
 
   TrainingEnd run() {
     auto end = TrainingEnd::Finished;
@@ -87,6 +90,7 @@ class Trainer::Loop {
 
  private:
   TrainingEnd train() {
+    open_recorder();
     task_.model().train();
     resumed_at_ = window_start_ = last_saved_ = Clock::now();
     seconds_before_ = state_.seconds;
@@ -328,6 +332,11 @@ class Trainer::Loop {
     window_start_ = Clock::now();
   }
 
+  /// Not before there is something to do in the run folder: what can be refused is refused earlier.
+  void open_recorder() {
+    if (world_->is_main() && !recorder_) recorder_ = std::make_unique<Recorder>(run_);
+  }
+
   void record(const Metrics& line) {
     if (!world_->is_main()) return;
     recorder_->record(line);
@@ -370,6 +379,7 @@ class Trainer::Loop {
 
   Task& task_;
   Recipe recipe_;
+  std::filesystem::path run_;
   std::shared_ptr<World> world_;
   TrainerHooks hooks_;
   Optimiser optimiser_;

@@ -87,8 +87,11 @@ class Numerics(ProgramTest):
     def test_a_loss_that_is_no_longer_finite(self):
         result = self.deq("train", CONFIG, *SHORT, "--set", "train.lr=1e30", "--out", "run", "--json",
                           status=1)
-        self.assertRegex(result.stderr, r"^deq: training stopped: the loss or its gradient was not finite")
-        self.assertEqual(result.stderr.count("\n"), 1)
+        *warnings, last = result.stderr.splitlines()
+        self.assertRegex(last, r"^deq: training stopped: the loss or its gradient was not finite")
+        self.assertEqual(len(warnings), 3)
+        for warning in warnings:
+            self.assertIn("going back to step 0", warning)
 
 
 if __name__ == "__main__":

@@ -51,6 +51,7 @@ void run(const Arguments& arguments) {
       load_run(arguments.run, device,
                arguments.checkpoint == "best" ? WhichCheckpoint::Best : WhichCheckpoint::Newest,
                arguments.overrides);
+  for (const auto& warning : run.warnings) std::cerr << "deq: " << warning << '\n';
   const auto world = World::alone();
   run.task->model().eval();
   const torch::NoGradGuard no_grad;

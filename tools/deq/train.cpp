@@ -6,6 +6,7 @@
 #include "commands.h"
 #include "deq/core/error.h"
 #include "deq/distributed/launch.h"
+#include "deq/io/run_folder.h"
 #include "deq/train/run.h"
 #include "output.h"
 #include "training.h"
@@ -42,6 +43,7 @@ TrainingJob job_of(const Arguments& arguments) {
 /// Starts this very command once for each process; they know from their environment who they are.
 [[noreturn]] void run_in_processes(const Arguments& arguments, const TrainingJob& job) {
   require_equal_shares(job.experiment.recipe, arguments.processes);
+  if (job.start == Start::New) require_free_folder(job.folder);
   std::vector<std::string> command{"/proc/self/exe", "train"};
   if (job.start == Start::Resumed) {
     command.insert(command.end(), {"--resume", job.folder.string()});

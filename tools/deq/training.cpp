@@ -70,16 +70,17 @@ TrainingResult train(const TrainingJob& job) {
   const auto world = place.size == 1 ? World::alone() : World::join(place, device, job.timeout);
   const std::string label = job.folder.filename().string();
   ProgressBar bar(label, job.quiet || !world->is_main());
-  const auto say = [&](const std::string& line) {
-    if (job.quiet) return;
+  const auto warn = [&](const std::string& line) {
     bar.clear();
     std::cerr << fmt::format("{}: {}\n", label, line);
+  };
+  const auto say = [&](const std::string& line) {
+    if (!job.quiet) warn(line);
   };
   const Interruption interruption;
   auto end = TrainingEnd::Finished;
   world->run([&] {
     const auto task = job.experiment.make_task(device);
-    if (world->is_main()) prepare_folder(job);
     const std::string metric = task->goal().metric;
     Trainer trainer(*task, job.experiment.recipe, job.experiment.config, job.folder, world,
                     {.record =
@@ -93,8 +94,9 @@ TrainingResult train(const TrainingJob& job) {
                                                 news.loss, news.nfe_forward, news.residual);
                            });
                          },
-                     .warn = say,
+                     .warn = warn,
                      .interrupted = &Interruption::requested});
+    if (world->is_main()) prepare_folder(job);
     if (job.start == Start::Resumed) trainer.resume();
     end = trainer.run();
   });

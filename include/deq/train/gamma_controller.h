@@ -18,16 +18,19 @@ struct GammaControl {
   double target = 1;       ///< > 0
   double min = 1e-3;       ///< > 0; γ never leaves [min, max]
   double max = 10;         ///< ≥ min
-  double gain = 0.3;       ///< > 0; how strongly γ answers to a deviation
+  double gain = 0.4;       ///< > 0; how strongly γ answers to a deviation
+  double trend_gain = 10;  ///< ≥ 0; how strongly it answers to a change
   double smoothing = 0.5;  ///< in [0, 1); the weight of the past in the measured value
   int64_t every = 50;      ///< ≥ 1 steps from one adjustment to the next
 };
 
 /// Steers γ so that a measured quantity, which falls as γ grows, meets its target:
-///   log γ ← log γ + gain · (log s − log target),
-/// with s the smoothed measurement. Logarithms, because both live on scales: a factor of two too
-/// much calls for the same answer at ρ = 0.2 and at ρ = 2. One adjustment changes γ by a factor of
-/// two at most.
+///   log γ ← log γ + gain · (log s − log target) + trend_gain · (log s − log s′),
+/// with s the smoothed measurement and s′ the one before: a proportional–integral controller.
+/// Logarithms, because both live on scales: a factor of two too much calls for the same answer at
+/// ρ = 0.2 and at ρ = 2. The trend matters, because a model that was flattened too far comes back
+/// slowly or not at all: γ must fall before the target is met. One adjustment changes γ by a factor
+/// of four at most.
 class GammaController {
  public:
   GammaController(const GammaControl& options, double start);

@@ -27,6 +27,7 @@ void remove_leftovers(const std::filesystem::path& run);
 struct LoadedRun {
   Experiment experiment;
   std::shared_ptr<Task> task;
+  std::vector<std::string> warnings;  ///< checkpoints that were passed over, and why
 };
 
 /// Throws UsageError where the folder is missing or holds no run, Error where no checkpoint is
