@@ -25,10 +25,11 @@ class AndersonMethod final : public Method {
  public:
   explicit AndersonMethod(const Anderson& options) : options_(options) {}
 
+  // What is kept for every sample stays allocated from one solve to the next, and so do the small
+  // systems: where f is cheap, memory would cost more than arithmetic.
   void begin() override {
     f_.clear();
     g_.clear();
-    gram_.clear();
     lengths_.clear();
     smallest_.clear();
     steps_ = 0;
@@ -50,11 +51,10 @@ class AndersonMethod final : public Method {
         c[b][z_row] = 1.0;
         continue;
       }
-      const auto used = slots_in_use(b);
-      const auto alpha = mixing_weights(it, b, used);
-      for (size_t i = 0; i < alpha.size(); ++i) {
-        c[b][used[i]] = alpha[i];
-        if (mixes) c[b][slots + used[i]] = (options_.beta - 1.0) * alpha[i];
+      find_weights(it, b);
+      for (size_t i = 0; i < alpha_.size(); ++i) {
+        c[b][used_[i]] = alpha_[i];
+        if (mixes) c[b][slots + used_[i]] = (options_.beta - 1.0) * alpha_[i];
       }
     }
     auto next = it.slab();
@@ -84,16 +84,15 @@ class AndersonMethod final : public Method {
     f_[static_cast<size_t>(slot)] = it.f();
     g_[static_cast<size_t>(slot)] = it.g();
     const auto slots = static_cast<int64_t>(f_.size());
-    gram_.resize(static_cast<size_t>(it.batch()), SmallMatrix(options_.memory));
+    gram_.resize(static_cast<size_t>(it.batch() * options_.memory * options_.memory));
     lengths_.resize(static_cast<size_t>(it.batch()), 0);
     smallest_.resize(static_cast<size_t>(it.batch()), std::numeric_limits<double>::infinity());
     for (int64_t b = 0; b < it.batch(); ++b) {
       if (!it.active(b)) continue;
-      auto& gram = gram_[static_cast<size_t>(b)];
       for (int64_t i = 0; i < slots; ++i) {
-        if (i != slot) gram(slot, i) = gram(i, slot) = it.dot(b, i < slot ? i : i - 1);
+        if (i != slot) gram(b, slot, i) = gram(b, i, slot) = it.dot(b, i < slot ? i : i - 1);
       }
-      gram(slot, slot) = it.squared_norm(b);
+      gram(b, slot, slot) = it.squared_norm(b);
       auto& length = lengths_[static_cast<size_t>(b)];
       auto& smallest = smallest_[static_cast<size_t>(b)];
       length = std::min(length + 1, slots);
@@ -111,40 +110,39 @@ class AndersonMethod final : public Method {
     ++it.report().restarts;
   }
 
-  /// A sample's slots, the newest first.
-  std::vector<int64_t> slots_in_use(int64_t b) const {
-    std::vector<int64_t> used;
-    for (int64_t age = 1; age <= lengths_[static_cast<size_t>(b)]; ++age) {
-      used.push_back((steps_ - age) % options_.memory);
-    }
-    return used;
+  double& gram(int64_t b, int64_t i, int64_t j) {
+    return gram_[static_cast<size_t>((b * options_.memory + i) * options_.memory + j)];
   }
 
-  /// α over the slots `used`. Where the system is singular the ridge grows; where that does not
-  /// help the history restarts, and the plain step remains.
-  std::vector<double> mixing_weights(Iteration& it, int64_t b, const std::vector<int64_t>& used) {
-    const auto& gram = gram_[static_cast<size_t>(b)];
-    const auto n = static_cast<int64_t>(used.size());
+  /// Fills `used_` with the sample's slots, the newest first, and `alpha_` with their weights.
+  /// Where the system is singular the ridge grows; where that does not help the history restarts,
+  /// and the plain step remains.
+  void find_weights(Iteration& it, int64_t b) {
+    const int64_t n = lengths_[static_cast<size_t>(b)];
+    used_.clear();
     double mean_diagonal = 0;
-    for (const int64_t slot : used) mean_diagonal += gram(slot, slot) / static_cast<double>(n);
+    for (int64_t age = 1; age <= n; ++age) {
+      used_.push_back((steps_ - age) % options_.memory);
+      mean_diagonal += gram(b, used_.back(), used_.back()) / static_cast<double>(n);
+    }
     double ridge = options_.ridge;
     if (options_.ridge_scale == RidgeScale::Relative) ridge *= mean_diagonal;
     for (;;) {
-      SmallMatrix h(n);
+      system_.reset(n);
       for (int64_t i = 0; i < n; ++i) {
         for (int64_t j = 0; j < n; ++j) {
-          h(i, j) = gram(used[static_cast<size_t>(i)], used[static_cast<size_t>(j)]);
+          system_(i, j) = gram(b, used_[static_cast<size_t>(i)], used_[static_cast<size_t>(j)]);
         }
-        h(i, i) += ridge;
+        system_(i, i) += ridge;
       }
-      std::vector<double> alpha(used.size(), 1.0);
-      if (solve_positive_definite(h, alpha) && normalise(alpha)) return alpha;
+      alpha_.assign(used_.size(), 1.0);
+      if (solve_positive_definite(system_, alpha_) && normalise(alpha_)) return;
       if (!(ridge < mean_diagonal) || n == 1) break;
       ridge = std::max(kRidgeGrowth * ridge, 1e-14 * mean_diagonal);
       ++it.report().ridge_raises;
     }
     if (n > 1) restart(it, b);
-    return {1.0};
+    alpha_.assign(1, 1.0);
   }
 
   static bool normalise(std::vector<double>& alpha) {
@@ -160,10 +158,15 @@ class AndersonMethod final : public Method {
 
   Anderson options_;
   std::vector<torch::Tensor> f_, g_;  // by slot
-  std::vector<SmallMatrix> gram_;     // by sample; entries by slot
+  std::vector<double> gram_;          // by sample, slot and slot
   std::vector<int64_t> lengths_;      // by sample: how many of the newest slots it uses
   std::vector<double> smallest_;      // by sample: the smallest residual since its last restart
   int64_t steps_ = 0;
+
+  // Of the sample at hand.
+  std::vector<int64_t> used_;
+  std::vector<double> alpha_;
+  SmallMatrix system_{0};
 };
 
 }  // namespace

@@ -20,6 +20,11 @@ class SmallMatrix {
     return values_[static_cast<std::size_t>(i * size_ + j)];
   }
   int64_t size() const { return size_; }
+  /// Makes it another zero matrix, in the memory it has where that is enough.
+  void reset(int64_t size) {
+    size_ = size;
+    values_.assign(static_cast<std::size_t>(size * size), 0.0);
+  }
 
  private:
   int64_t size_;
