@@ -47,6 +47,7 @@ struct Iteration::Impl {
 
   torch::Tensor z, f, g, best;
   std::vector<Sample> samples{};
+  std::vector<uint8_t> improved{};  // by sample: whether the current iterate is its best
   int64_t active_count = 0;
   torch::Tensor dots{};  // [B, 2 + rows] of the last observation
   Report report{};
@@ -85,7 +86,7 @@ struct Iteration::Impl {
     TracePoint point;
     point.evaluations = report.evaluations;
     point.active = active_count;
-    auto improved = torch::zeros({batch, 1}, torch::kBool);
+    improved.assign(samples.size(), 0);
     int64_t improved_count = 0;
     bool any_set_back = false;
     for (int64_t b = 0; b < batch; ++b) {
@@ -99,12 +100,12 @@ struct Iteration::Impl {
       point.max_absolute = std::fmax(point.max_absolute, absolute);
       point.max_relative = std::fmax(point.max_relative, relative);
       if (judge(sample, absolute, image, relative, kind)) {
-        improved.data_ptr<bool>()[b] = true;
+        improved[static_cast<size_t>(b)] = 1;
         ++improved_count;
       }
       any_set_back = any_set_back || sample.goes_back();
     }
-    keep_best(improved, improved_count);
+    keep_best(improved_count);
     if (any_set_back) set_back();
     active_count = std::count_if(samples.begin(), samples.end(),
                                  [](const Sample& sample) { return sample.active(); });
@@ -151,7 +152,7 @@ struct Iteration::Impl {
 
   /// Frozen samples have z = best, so that z can be shared whenever no active sample got worse.
   /// Slabs are never written to once they are an iterate.
-  void keep_best(const torch::Tensor& improved, int64_t improved_count) {
+  void keep_best(int64_t improved_count) {
     if (!best.defined() || improved_count == active_count) {
       best = z;
     } else if (improved_count > 0) {
@@ -162,14 +163,17 @@ struct Iteration::Impl {
   /// A sample that stops without converging goes on as its best iterate: nothing non-finite reaches
   /// f again.
   void set_back() {
-    auto back = torch::zeros({static_cast<int64_t>(samples.size()), 1}, torch::kBool);
-    for (size_t b = 0; b < samples.size(); ++b) back.data_ptr<bool>()[b] = samples[b].goes_back();
+    std::vector<uint8_t> back(samples.size());
+    for (size_t b = 0; b < samples.size(); ++b) back[b] = samples[b].goes_back() ? 1 : 0;
     z = selected(back, best, z);
   }
 
-  torch::Tensor selected(const torch::Tensor& mask, const torch::Tensor& yes,
+  /// For every sample yes where it is marked, else no.
+  torch::Tensor selected(std::vector<uint8_t>& marks, const torch::Tensor& yes,
                          const torch::Tensor& no) {
     auto result = pool.take();
+    const auto mask =
+        torch::from_blob(marks.data(), {static_cast<int64_t>(marks.size()), 1}, torch::kBool);
     at::where_out(result, mask.to(result.device()), yes, no);
     return result;
   }
