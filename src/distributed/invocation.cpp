@@ -20,6 +20,7 @@ constexpr int kCannotStart = 127;
 /// As exec wants them; it does not write to them.
 std::vector<char*> pointers(const std::vector<std::string>& texts) {
   std::vector<char*> list;
+  list.reserve(texts.size() + 1);
   for (const auto& text : texts) list.push_back(const_cast<char*>(text.c_str()));
   list.push_back(nullptr);
   return list;

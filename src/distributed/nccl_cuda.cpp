@@ -3,6 +3,8 @@
 #include <c10/cuda/CUDAFunctions.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
+#include <type_traits>
+
 #include "distributed/backends.h"
 
 namespace deq::distributed {
