@@ -17,4 +17,5 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/deqConfigVersion.cmake"
                                  COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/deqConfig.cmake" "${PROJECT_BINARY_DIR}/deqConfigVersion.cmake"
               "${PROJECT_SOURCE_DIR}/cmake/DeqTorch.cmake"
+              "${PROJECT_SOURCE_DIR}/cmake/DeqImageLibraries.cmake"
         DESTINATION "${deq_config_dir}")

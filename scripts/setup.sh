@@ -165,6 +165,8 @@ list_missing() {
   fi
   have_header nlohmann/json.hpp || need nlohmann-json3-dev
   have_header gloo/algorithm.h || need libgloo-dev
+  have_header jpeglib.h || need libjpeg-dev
+  have_header png.h || need libpng-dev
   if needs_python; then
     python=$(find_python)
     if [[ -z $python ]]; then

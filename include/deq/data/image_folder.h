@@ -1,0 +1,39 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "deq/data/image_set.h"
+
+namespace deq {
+
+/// The files root/<class>/*.jpg, *.jpeg and *.png, in capitals or not. Classes are the folders of
+/// `root` in the order of their names, images the files directly in them in the order of theirs;
+/// hidden ones are passed over. An image that cannot be read is found when it is asked for.
+class ImageFolder : public ImageSet {
+ public:
+  explicit ImageFolder(std::filesystem::path root, const ImageTransform& transform = {});
+
+  int64_t size() const override { return static_cast<int64_t>(files_.size()); }
+  const std::vector<std::string>& classes() const override { return classes_; }
+  int64_t label(int64_t index) const override { return file(index).label; }
+  std::string name(int64_t index) const override;
+  std::string encoded(int64_t index) const override;
+  /// Its path.
+  std::string describe(int64_t index) const override;
+
+ private:
+  struct File {
+    int64_t label;
+    std::string name;
+  };
+
+  const File& file(int64_t index) const { return files_.at(static_cast<size_t>(index)); }
+
+  std::filesystem::path root_;
+  std::vector<std::string> classes_;
+  std::vector<File> files_;
+};
+
+}  // namespace deq

@@ -1,0 +1,35 @@
+#include "deq/data/image_decode.h"
+
+#include "data/image_codecs.h"
+
+namespace deq {
+namespace {
+
+[[noreturn]] void refuse(std::string_view bytes) {
+  require(!bytes.empty(), "the file is empty");
+  throw Error("it is neither JPEG nor PNG");
+}
+
+}  // namespace
+
+void validate(const DecodeOptions& options) {
+  require(options.max_pixels >= 1, "decode: max_pixels = ", options.max_pixels, ", must be ≥ 1");
+  const auto shrink = options.shrink;
+  require(shrink == 1 || shrink == 2 || shrink == 4 || shrink == 8, "decode: shrink = ", shrink,
+          ", must be 1, 2, 4 or 8");
+}
+
+ImageSize image_size(std::string_view bytes) {
+  if (codecs::is_jpeg(bytes)) return codecs::jpeg_size(bytes);
+  if (codecs::is_png(bytes)) return codecs::png_size(bytes);
+  refuse(bytes);
+}
+
+torch::Tensor decode_image(std::string_view bytes, const DecodeOptions& options) {
+  validate(options);
+  if (codecs::is_jpeg(bytes)) return codecs::decode_jpeg(bytes, options);
+  if (codecs::is_png(bytes)) return codecs::decode_png(bytes, options);
+  refuse(bytes);
+}
+
+}  // namespace deq

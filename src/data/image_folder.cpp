@@ -1,0 +1,68 @@
+#include "deq/data/image_folder.h"
+
+#include <algorithm>
+#include <cctype>
+#include <system_error>
+
+#include "deq/core/error.h"
+#include "deq/io/atomic_file.h"
+
+namespace deq {
+namespace fs = std::filesystem;
+namespace {
+
+bool has_image_name(const fs::path& path) {
+  auto extension = path.extension().string();
+  std::transform(extension.begin(), extension.end(), extension.begin(),
+                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+  return extension == ".jpg" || extension == ".jpeg" || extension == ".png";
+}
+
+/// Names in `folder` that `wanted` accepts, sorted; hidden ones never.
+template <class Wanted>
+std::vector<std::string> names_in(const fs::path& folder, const Wanted& wanted) {
+  std::error_code code;
+  std::vector<std::string> names;
+  for (fs::directory_iterator entry(folder, code); !code && entry != fs::directory_iterator();
+       entry.increment(code)) {
+    auto name = entry->path().filename().string();
+    if (!name.starts_with('.') && wanted(*entry)) names.push_back(std::move(name));
+  }
+  require<UsageError>(!code, "cannot list the folder ", folder.string(), ": ", code.message());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+bool is_folder(const fs::directory_entry& entry) {
+  std::error_code ignored;
+  return entry.is_directory(ignored);
+}
+
+}  // namespace
+
+ImageFolder::ImageFolder(fs::path root, const ImageTransform& transform)
+    : ImageSet(transform), root_(std::move(root)), classes_(names_in(root_, is_folder)) {
+  require<UsageError>(!classes_.empty(), root_.string(),
+                      " holds no folders, must hold one for each class");
+  for (size_t label = 0; label < classes_.size(); ++label) {
+    const auto folder = root_ / classes_[label];
+    auto names = names_in(folder, [](const auto& entry) { return has_image_name(entry.path()); });
+    require<UsageError>(!names.empty(), "the class folder ", folder.string(),
+                        " holds no image, must hold some .jpg, .jpeg or .png");
+    for (auto& name : names) files_.push_back({static_cast<int64_t>(label), std::move(name)});
+  }
+}
+
+std::string ImageFolder::name(int64_t index) const {
+  return classes_[static_cast<size_t>(file(index).label)] + "/" + file(index).name;
+}
+
+std::string ImageFolder::encoded(int64_t index) const {
+  return read_file(describe(index));
+}
+
+std::string ImageFolder::describe(int64_t index) const {
+  return (root_ / name(index)).string();
+}
+
+}  // namespace deq

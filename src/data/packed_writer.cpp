@@ -1,0 +1,103 @@
+#include <optional>
+
+#include "data/packed_index.h"
+#include "deq/core/error.h"
+#include "deq/data/packed_images.h"
+#include "deq/io/atomic_file.h"
+#include "deq/io/checksum.h"
+#include "io/system_error.h"
+
+namespace deq {
+namespace fs = std::filesystem;
+namespace {
+
+/// Appends to a file, and begins another when it is full.
+class Shards {
+ public:
+  Shards(fs::path folder, int64_t full) : folder_(std::move(folder)), full_(full) {}
+
+  void append(const std::string& bytes, PackedImage& image) {
+    if (!file_) {
+      file_.emplace(packed_shard_path(folder_, static_cast<int64_t>(sizes.size())));
+      sizes.push_back(0);
+    }
+    file_->write(bytes);
+    image.shard = static_cast<int64_t>(sizes.size()) - 1;
+    image.offset = sizes.back();
+    sizes.back() += image.length;
+    if (sizes.back() >= full_) finish();
+  }
+
+  void finish() {
+    if (file_) file_->commit();
+    file_.reset();
+  }
+
+  std::vector<int64_t> sizes;
+
+ private:
+  fs::path folder_;
+  int64_t full_;
+  std::optional<AtomicFile> file_;
+};
+
+/// The bytes of an image, or why it cannot be read.
+std::optional<std::string> read(const ImageSet& set, int64_t index, bool decode,
+                                std::string& reason) {
+  try {
+    auto bytes = set.encoded(index);
+    if (decode) decode_image(bytes);
+    return bytes;
+  } catch (const Error& error) {
+    reason = error.what();
+    return std::nullopt;
+  }
+}
+
+void make_folder(const fs::path& folder) {
+  std::error_code code;
+  fs::create_directories(folder, code);
+  if (code) io::throw_system_error("make the folder", folder, code.value());
+}
+
+}  // namespace
+
+void validate(const PackOptions& options) {
+  require(options.shard_bytes >= 1, "pack: shard_bytes = ", options.shard_bytes, ", must be ≥ 1");
+}
+
+PackReport pack_images(const ImageSet& set, const fs::path& out, const PackOptions& options) {
+  validate(options);
+  require<UsageError>(!fs::exists(packed_index_path(out)), out.string(),
+                      " holds a packed set already, must be another folder");
+  make_folder(out);
+  PackReport report;
+  PackedIndex index{.classes = set.classes(), .shard_sizes = {}, .images = {}};
+  Shards shards(out, options.shard_bytes);
+  for (int64_t i = 0; i < set.size(); ++i) {
+    std::string reason;
+    const auto bytes = read(set, i, options.decode, reason);
+    if (!bytes) {
+      require(options.on_unreadable == OnUnreadable::Skip, set.describe(i),
+              " cannot be read: ", reason);
+      report.skipped.push_back({set.name(i), reason});
+      continue;
+    }
+    PackedImage image{.name = set.name(i),
+                      .label = set.label(i),
+                      .length = static_cast<int64_t>(bytes->size()),
+                      .checksum = crc32c(*bytes)};
+    shards.append(*bytes, image);
+    report.bytes += image.length;
+    index.images.push_back(std::move(image));
+  }
+  require(!index.images.empty(), "no image is left to pack");
+  shards.finish();
+  index.shard_sizes = shards.sizes;
+  write_packed_index(out, index);
+  report.images = static_cast<int64_t>(index.images.size());
+  report.shards = static_cast<int64_t>(index.shard_sizes.size());
+  return report;
+}
+
+}  // namespace deq
