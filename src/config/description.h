@@ -17,6 +17,7 @@
 // - number(key, member, range, help): int64_t, int or double; one more argument makes it required
 // - optional_number(key, member, range, help): one that may be left out
 // - whole_numbers(key, member, range, help): a list
+// - text(key, member, help): one that is not empty
 // - flag(key, member, help): true or false
 // - choice(key, member, choices, help): an enum, by name
 // - in_order(low_key, low, relation, high_key, high): a condition between two keys
@@ -71,6 +72,8 @@ constexpr Range from_to_below(double low, double high) {
 /// "a whole number ≥ 1", "a finite number in (0, 1]".
 std::string allowed_whole(const Range& range);
 std::string allowed_number(const Range& range);
+
+inline constexpr std::string_view kAllowedText = "a text that is not empty";
 
 /// "a list of whole numbers ≥ 1".
 std::string allowed_list(const Range& range);

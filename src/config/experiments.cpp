@@ -6,7 +6,7 @@
 namespace deq {
 
 std::string config::experiment_of(const Document& document) {
-  return std::string(Reader(document).required_name(kExperimentKey, {kSynthetic}));
+  return std::string(Reader(document).required_name(kExperimentKey, {kSynthetic, kVision}));
 }
 
 std::string experiment_of(const std::filesystem::path& path,

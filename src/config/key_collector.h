@@ -42,6 +42,10 @@ class KeyCollector {
     add(key);
   }
 
+  void text(std::string_view key, std::string&, std::string_view, Presence = Presence::Optional) {
+    add(key);
+  }
+
   void flag(std::string_view key, bool&, std::string_view) { add(key); }
 
   template <class Enum, size_t N>

@@ -65,6 +65,12 @@ std::vector<int64_t> Reader::read_whole_numbers(const Entry& entry, std::string_
   return *list->whole_numbers;
 }
 
+std::string Reader::read_text(const Entry& entry, std::string_view key) const {
+  const auto* value = std::get_if<std::string>(&entry.value);
+  if (value == nullptr || value->empty()) refuse(entry, key, std::string(kAllowedText));
+  return *value;
+}
+
 bool Reader::read_flag(const Entry& entry, std::string_view key) const {
   const auto* value = std::get_if<bool>(&entry.value);
   if (value == nullptr) refuse(entry, key, "true or false");

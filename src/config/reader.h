@@ -53,6 +53,13 @@ class Reader {
     if (entry != nullptr) member = read_whole_numbers(*entry, key, range);
   }
 
+  void text(std::string_view key, std::string& member, std::string_view /*help*/,
+            Presence presence = Presence::Optional) {
+    const Entry* entry =
+        presence == Presence::Required ? find_required(key, std::string(kAllowedText)) : find(key);
+    if (entry != nullptr) member = read_text(*entry, key);
+  }
+
   void flag(std::string_view key, bool& member, std::string_view /*help*/) {
     const Entry* entry = find(key);
     if (entry != nullptr) member = read_flag(*entry, key);
@@ -138,6 +145,7 @@ class Reader {
   double read_float(const Entry& entry, std::string_view key, const Range& range) const;
   std::vector<int64_t> read_whole_numbers(const Entry& entry, std::string_view key,
                                           const Range& range) const;
+  std::string read_text(const Entry& entry, std::string_view key) const;
   bool read_flag(const Entry& entry, std::string_view key) const;
   size_t read_name(const Entry& entry, std::string_view key,
                    const std::vector<std::string_view>& names) const;

@@ -1,6 +1,7 @@
 #include "deq/config/reference.h"
 
 #include "config/describe_synthetic.h"
+#include "config/describe_vision.h"
 #include "config/reference_visitor.h"
 
 namespace deq {
@@ -47,20 +48,26 @@ constexpr std::string_view kSchedules =
 }  // namespace
 }  // namespace config
 
-std::string reference_markdown() {
-  config::ReferenceVisitor reference;
-  SyntheticConfig synthetic;
-  reference.section("Top level", "Keys before the first table.");
-  describe(reference, synthetic);
-  const std::string synthetic_text = reference.text();
+namespace {
 
+template <class Config>
+std::string keys_of(Config config) {
+  config::ReferenceVisitor reference;
+  reference.section("Top level", "Keys before the first table.");
+  describe(reference, config);
+  return reference.text();
+}
+
+}  // namespace
+
+std::string reference_markdown() {
   config::ReferenceVisitor schedules;
   Schedule schedule;
   schedules.section("Schedules", config::kSchedules);
   describe_schedule(schedules, schedule, config::any_number());
 
-  return std::string(config::kIntroduction) + "\n## The synthetic experiment\n" + synthetic_text +
-         schedules.text();
+  return std::string(config::kIntroduction) + schedules.text() + "\n## The synthetic experiment\n" +
+         keys_of(SyntheticConfig{}) + "\n## Image classification\n" + keys_of(VisionConfig{});
 }
 
 }  // namespace deq

@@ -43,6 +43,13 @@ class ReferenceVisitor {
     row(key, allowed_list(range), code(list_toml(member)), help);
   }
 
+  void text(std::string_view key, const std::string& member, std::string_view help,
+            Presence presence = Presence::Optional) {
+    const std::string fallback = member.empty() ? "none" : code(text_toml(member));
+    row(key, std::string(kAllowedText), presence == Presence::Required ? kRequired : fallback,
+        help);
+  }
+
   void flag(std::string_view key, bool member, std::string_view help) {
     row(key, "true or false", code(member ? "true" : "false"), help);
   }

@@ -1,6 +1,24 @@
 #include "config/writer.h"
 
+#include <fmt/format.h>
+
 namespace deq::config {
+
+std::string text_toml(std::string_view text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    const auto code = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      quoted += '\\';
+      quoted += c;
+    } else if (code < 0x20 || code == 0x7f) {
+      quoted += fmt::format("\\u{:04X}", code);
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + '"';
+}
 
 std::string schedule_toml(const Schedule& schedule) {
   const auto* constant = std::get_if<ConstantSchedule>(&schedule.shape);

@@ -17,6 +17,9 @@ inline std::string string_toml(std::string_view name) {
   return '"' + std::string(name) + '"';
 }
 
+/// Any text, with what TOML's strings must escape.
+std::string text_toml(std::string_view text);
+
 /// A schedule as the value of a key: a number where that says it all, or else an inline table.
 std::string schedule_toml(const Schedule& schedule);
 
@@ -44,6 +47,11 @@ class Writer {
   void whole_numbers(std::string_view key, const std::vector<int64_t>& member, const Range&,
                      std::string_view /*help*/) {
     write(key, list_toml(member));
+  }
+
+  void text(std::string_view key, const std::string& member, std::string_view /*help*/,
+            Presence = Presence::Optional) {
+    if (!member.empty()) write(key, text_toml(member));
   }
 
   void flag(std::string_view key, bool member, std::string_view /*help*/) {

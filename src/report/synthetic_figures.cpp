@@ -1,5 +1,6 @@
 #include "report/synthetic_figures.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace deq {
@@ -11,6 +12,7 @@ constexpr double kSliceInputs[] = {-1.0, 0.5, 1.9};  // the inputs marked in the
 constexpr int64_t kSurfacePoints = 61;
 constexpr int64_t kSlicePoints = 201;
 constexpr int64_t kShownSamples = 250;
+constexpr int64_t kRowsAtOnce = 64;
 constexpr int64_t kShownEvaluations = 25;
 constexpr double kShownTolerance = 1e-6;
 
@@ -21,7 +23,12 @@ std::vector<double> values(const torch::Tensor& tensor) {
 
 /// f(z; x) for a column of z and a column of x, one pair a row.
 torch::Tensor evaluate_cell(Cell& cell, const torch::Tensor& z, const torch::Tensor& x) {
-  return cell.step({z}, cell.prepare({x}))[0];
+  std::vector<torch::Tensor> parts;  // so that a wide layer needs no more memory than in training
+  for (int64_t row = 0; row < z.size(0); row += kRowsAtOnce) {
+    const int64_t rows = std::min(kRowsAtOnce, z.size(0) - row);
+    parts.push_back(cell.step({z.narrow(0, row, rows)}, cell.prepare({x.narrow(0, row, rows)}))[0]);
+  }
+  return torch::cat(parts);
 }
 
 /// The z that a solver visits from zero, for one problem of dimension 1.

@@ -2,6 +2,7 @@
 
 #include "deq/config/experiment.h"
 #include "deq/train/synthetic.h"
+#include "deq/train/vision.h"
 
 namespace deq {
 
@@ -12,7 +13,9 @@ EquilibriumOptions evaluation_options(const Recipe& recipe) {
 
 Experiment read_experiment(const std::filesystem::path& path,
                            const std::vector<std::string>& overrides) {
-  experiment_of(path, overrides);  // refuses what is none of the experiments there are
+  if (experiment_of(path, overrides) == "vision") {
+    return experiment_from(load_vision(path, overrides));
+  }
   return experiment_from(load_synthetic(path, overrides));
 }
 

@@ -142,11 +142,12 @@ TEST(ConfigMessages, TheExperiment) {
   const auto with = [](const std::string& toml) {
     return message_of<ConfigError>([&] { parse_synthetic(toml, "x.toml"); });
   };
-  EXPECT_EQ(with("seed = 1\n"), "x.toml: missing key \"experiment\", which must be \"synthetic\"");
+  EXPECT_EQ(with("seed = 1\n"),
+            "x.toml: missing key \"experiment\", which must be \"synthetic\" or \"vision\"");
   EXPECT_EQ(with("\nexperiment = \"sculpture\"\n[marble]\n"),
-            "x.toml:2: experiment = \"sculpture\": must be \"synthetic\"");
+            "x.toml:2: experiment = \"sculpture\": must be \"synthetic\" or \"vision\"");
   EXPECT_EQ(message_of<ConfigError>([] { experiment_in("experiment = 1\n", "x.toml"); }),
-            "x.toml:1: experiment = 1: must be \"synthetic\"");
+            "x.toml:1: experiment = 1: must be \"synthetic\" or \"vision\"");
 }
 
 TEST(ConfigMessages, SyntaxErrorsNameTheirLine) {

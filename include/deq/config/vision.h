@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "deq/config/recipe.h"
+#include "deq/models/mdeq_options.h"
+#include "deq/models/stem.h"
+
+namespace deq {
+
+/// How a set of images lies on the disk.
+enum class ImageFormat {
+  Cifar10,  ///< CIFAR-10's own files, binary or Python
+  Folder,   ///< train/<class>/*.jpg|png, and test/ or val/ likewise
+  Packed,   ///< the same, packed into a few large files: train/ and test/ or val/
+};
+
+/// What happens to an image before a model sees it.
+enum class ImagePreparation {
+  Cifar10,   ///< crops with a margin; the whole set is kept in memory, the GPU's where there is one
+  ImageNet,  ///< crops of random size, resized; images are read from the disk as they are needed
+};
+
+/// [data].
+struct ImageData {
+  ImageFormat format = ImageFormat::Cifar10;
+  std::string path;
+  ImagePreparation transform = ImagePreparation::Cifar10;
+  int64_t image_size = 32;                 ///< ≥ 1; what the model is given
+  std::optional<int64_t> train_samples{};  ///< ≥ 1; only so many, drawn once
+  std::optional<int64_t> valid_samples{};
+  bool augment = true;
+};
+
+enum class ResNetDepth { Layers18, Layers50, Layers101 };
+enum class DenseNetDepth { Layers121, Layers264 };
+
+struct ResNetModel {
+  ResNetDepth depth = ResNetDepth::Layers18;
+  Stem stem = Stem::Cifar;
+  int64_t classes = 10;
+};
+
+struct DenseNetModel {
+  DenseNetDepth depth = DenseNetDepth::Layers121;
+  Stem stem = Stem::Cifar;
+  int64_t classes = 10;
+};
+
+/// [model].
+using ImageModel = std::variant<MdeqOptions, ResNetModel, DenseNetModel>;
+
+/// Image classification by a multiscale DEQ or by an explicit network. The defaults are the paper's
+/// for CIFAR-10 where it names them, with the authors' tiny model.
+struct VisionConfig : Recipe {
+  VisionConfig();
+
+  ImageData data{};
+  ImageModel model = MdeqOptions{};
+};
+
+/// The file with each override "key=value" applied in turn, or a ConfigError.
+VisionConfig load_vision(const std::filesystem::path& path,
+                         const std::vector<std::string>& overrides = {});
+
+/// The same from text; `source` names it in messages.
+VisionConfig parse_vision(std::string_view toml, const std::string& source,
+                          const std::vector<std::string>& overrides = {});
+
+/// The effective configuration: every key with its value. Reads back to the same values exactly.
+std::string to_toml(const VisionConfig& config);
+
+}  // namespace deq

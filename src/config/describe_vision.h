@@ -1,0 +1,103 @@
+#pragma once
+
+#include "config/describe_recipe.h"
+#include "config/description.h"
+#include "config/experiments.h"
+#include "deq/config/vision.h"
+
+namespace deq::config {
+
+inline constexpr Choice<ImageFormat> kImageFormats[] = {{"cifar10", ImageFormat::Cifar10},
+                                                        {"folder", ImageFormat::Folder},
+                                                        {"packed", ImageFormat::Packed}};
+inline constexpr Choice<ImagePreparation> kImagePreparations[] = {
+    {"cifar10", ImagePreparation::Cifar10}, {"imagenet", ImagePreparation::ImageNet}};
+inline constexpr Choice<Stem> kStems[] = {{"cifar", Stem::Cifar}, {"imagenet", Stem::ImageNet}};
+inline constexpr Choice<ResNetDepth> kResNetDepths[] = {
+    {"18", ResNetDepth::Layers18}, {"50", ResNetDepth::Layers50}, {"101", ResNetDepth::Layers101}};
+inline constexpr Choice<DenseNetDepth> kDenseNetDepths[] = {{"121", DenseNetDepth::Layers121},
+                                                            {"264", DenseNetDepth::Layers264}};
+
+template <>
+struct Alternatives<ImageModel> {
+  static std::string_view name(const ImageModel& model) {
+    constexpr std::string_view kNames[] = {"mdeq", "resnet", "densenet"};
+    static_assert(std::size(kNames) == std::variant_size_v<ImageModel>);
+    return kNames[model.index()];
+  }
+  static void carry_over(const ImageModel&, ImageModel&) {}
+};
+
+template <class Visitor>
+void describe(Visitor& v, ImageData& data) {
+  v.choice(
+      "format", data.format, kImageFormats,
+      "CIFAR-10's own files; folders train/<class>/ and test/<class>/ (or val/) of JPEG and PNG "
+      "files; or such folders packed.");
+  v.text("path", data.path, "The folder that holds them.", Presence::Required);
+  v.choice("transform", data.transform, kImagePreparations,
+           "Crops with a margin, the set in memory; or crops of random size, read from the disk.");
+  v.number("image_size", data.image_size, at_least(1), "Height and width that the model is given.");
+  v.optional_number("train_samples", data.train_samples, at_least(1),
+                    "Train on so many only, drawn once by the seed.");
+  v.optional_number("valid_samples", data.valid_samples, at_least(1),
+                    "Validate on so many only, drawn once by the seed.");
+  v.flag("augment", data.augment, "Whether training images are cropped and flipped at random.");
+}
+
+template <class Visitor>
+void describe_own(Visitor& v, MdeqOptions& model) {
+  v.whole_numbers("channels", model.channels, at_least(1),
+                  "Of each scale, finest first; multiples of groups.");
+  v.whole_numbers("blocks", model.blocks, at_least(1),
+                  "Residual blocks of each scale; empty: one each.");
+  v.whole_numbers("big_kernels", model.big_kernels, at_least(0),
+                  "How many of a block's two convolutions are 5×5, for each scale; empty: none.");
+  v.number("expansion", model.expansion, at_least(1),
+           "A block's inner channels over its outer ones.");
+  v.number("groups", model.groups, at_least(2), "Groups of the group norms.");
+  v.number("dropout", model.dropout, from_to_below(0, 1),
+           "How likely a channel is to be dropped for a whole solve.");
+  v.flag("weight_norm", model.weight_norm,
+         "Whether the weights of blocks and fusion are normalised.");
+  v.flag("block_norm_affine", model.block_norm_affine,
+         "Whether the group norms of the blocks have parameters.");
+  v.flag("fuse_norm_affine", model.fuse_norm_affine, "The same for those of the fusion.");
+  v.flag("post_norm_affine", model.post_norm_affine, "The same for those after the fusion.");
+  v.number("downsample_times", model.downsample_times, between(0, 16),
+           "Halvings of the image before the finest scale.");
+  v.whole_numbers("head_channels", model.head_channels, at_least(1),
+                  "A quarter of the head's width, for each scale.");
+  v.number("final_channels", model.final_channels, at_least(1), "Features that are classified.");
+  v.number("classes", model.classes, at_least(1), "As many as the data has.");
+}
+
+template <class Visitor>
+void describe_own(Visitor& v, ResNetModel& model) {
+  v.choice("depth", model.depth, kResNetDepths, "Layers.");
+  v.choice("stem", model.stem, kStems, "How it begins: for small images or for those of ImageNet.");
+  v.number("classes", model.classes, at_least(1), "As many as the data has.");
+}
+
+template <class Visitor>
+void describe_own(Visitor& v, DenseNetModel& model) {
+  v.choice("depth", model.depth, kDenseNetDepths, "Layers.");
+  v.choice("stem", model.stem, kStems, "How it begins: for small images or for those of ImageNet.");
+  v.number("classes", model.classes, at_least(1), "As many as the data has.");
+}
+
+template <class Visitor>
+void describe(Visitor& v, ImageModel& model) {
+  v.select("name", model, "The network.");
+  v.alternatives("name", model, [](auto& inner, auto& chosen) { describe_own(inner, chosen); });
+}
+
+template <class Visitor>
+void describe(Visitor& v, VisionConfig& config) {
+  describe_top(v, config, kVision);
+  v.table("data", config.data, "The images.");
+  v.table("model", config.model, "The network.");
+  describe_tables(v, config);
+}
+
+}  // namespace deq::config

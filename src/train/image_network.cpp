@@ -1,0 +1,73 @@
+#include "train/image_network.h"
+
+#include <type_traits>
+#include <utility>
+
+#include "deq/models/densenet.h"
+#include "deq/models/mdeq.h"
+#include "deq/models/resnet.h"
+
+namespace deq {
+namespace {
+
+class MdeqNetwork final : public ImageNetwork {
+ public:
+  explicit MdeqNetwork(MdeqClassifier model) : model_(std::move(model)) {}
+  torch::nn::Module& module() override { return *model_; }
+  ImageScores forward(const torch::Tensor& images, const EquilibriumPlan& plan) override {
+    auto output = model_->forward(images, plan);
+    return {.logits = std::move(output.logits), .equilibria = {std::move(output.equilibrium)}};
+  }
+
+ private:
+  MdeqClassifier model_;
+};
+
+template <class Holder>
+class ExplicitNetwork final : public ImageNetwork {
+ public:
+  explicit ExplicitNetwork(Holder model) : model_(std::move(model)) {}
+  torch::nn::Module& module() override { return *model_; }
+  ImageScores forward(const torch::Tensor& images, const EquilibriumPlan&) override {
+    return {.logits = model_->forward(images), .equilibria = {}};
+  }
+
+ private:
+  Holder model_;
+};
+
+ResNetOptions options_of(const ResNetModel& model) {
+  switch (model.depth) {
+    case ResNetDepth::Layers50:
+      return resnet50(model.stem, model.classes);
+    case ResNetDepth::Layers101:
+      return resnet101(model.stem, model.classes);
+    case ResNetDepth::Layers18:
+      break;
+  }
+  return resnet18(model.stem, model.classes);
+}
+
+DenseNetOptions options_of(const DenseNetModel& model) {
+  return model.depth == DenseNetDepth::Layers264 ? densenet264(model.stem, model.classes)
+                                                 : densenet121(model.stem, model.classes);
+}
+
+}  // namespace
+
+std::unique_ptr<ImageNetwork> make_image_network(const ImageModel& model, at::Generator generator) {
+  if (const auto* mdeq = std::get_if<MdeqOptions>(&model)) {
+    return std::make_unique<MdeqNetwork>(MdeqClassifier(*mdeq, generator));
+  }
+  if (const auto* resnet = std::get_if<ResNetModel>(&model)) {
+    return std::make_unique<ExplicitNetwork<ResNet>>(ResNet(options_of(*resnet), generator));
+  }
+  return std::make_unique<ExplicitNetwork<DenseNet>>(
+      DenseNet(options_of(std::get<DenseNetModel>(model)), generator));
+}
+
+int64_t classes_of(const ImageModel& model) {
+  return std::visit([](const auto& chosen) { return chosen.classes; }, model);
+}
+
+}  // namespace deq

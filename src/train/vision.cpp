@@ -1,0 +1,148 @@
+#include "deq/train/vision.h"
+
+#include <torch/nn/functional/loss.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "deq/core/error.h"
+#include "deq/core/rng.h"
+#include "deq/jacobian/frobenius.h"
+#include "deq/jacobian/spectrum.h"
+#include "train/image_network.h"
+#include "train/image_sets.h"
+
+namespace deq {
+namespace {
+
+enum Stream : uint64_t { kWeights = 100, kSpectrum, kProbes };
+
+constexpr int64_t kStabilitySamples = 8;
+constexpr int64_t kStabilityProbes = 4;
+// ρ to a percent is enough to see where a model stands, and a product costs as much as a step.
+constexpr SpectralRadiusOptions kSpectrumOptions{
+    .krylov_dim = 16, .max_products = 48, .tolerance = 1e-2};
+
+/// Sums over validation samples, in a row so that one reduction serves them all.
+struct Tally {
+  enum Name { kSamples, kCorrect, kInTopFive, kLoss, kEvaluations, kBatches, kCount };
+  std::array<double, kCount> sums{};
+  std::vector<Report> reports;
+
+  void add(const ImageScores& scores, const torch::Tensor& labels) {
+    const auto wide = scores.logits.to(torch::kFloat32);
+    const int64_t kept = std::min<int64_t>(5, wide.size(1));
+    const auto hits = std::get<1>(wide.topk(kept, 1)).eq(labels.unsqueeze(1));
+    sums[kSamples] += static_cast<double>(labels.size(0));
+    sums[kCorrect] += hits.select(1, 0).sum().item<double>();
+    sums[kInTopFive] += hits.sum().item<double>();
+    sums[kLoss] +=
+        torch::nn::functional::cross_entropy(
+            wide, labels, torch::nn::functional::CrossEntropyFuncOptions().reduction(torch::kSum))
+            .item<double>();
+    ++sums[kBatches];
+    for (const auto& equilibrium : scores.equilibria) {
+      sums[kEvaluations] += static_cast<double>(equilibrium.report.evaluations);
+      reports.push_back(equilibrium.report);
+    }
+  }
+
+  void reduce(World& world, torch::Device device) {
+    if (world.size() == 1) return;
+    auto row = torch::from_blob(sums.data(), {kCount}, torch::kFloat64)
+                   .to(device, torch::kFloat64, /*non_blocking=*/false, /*copy=*/true);
+    world.sum(row);
+    row = row.cpu();
+    std::copy_n(row.const_data_ptr<double>(), sums.size(), sums.begin());
+  }
+};
+
+}  // namespace
+
+struct VisionTask::Parts {
+  VisionConfig config;
+  torch::Device device;
+  ImageSets sets;
+  std::unique_ptr<ImageNetwork> network;
+};
+
+VisionTask::VisionTask(const VisionConfig& config, torch::Device device) {
+  const auto generator = random_stream(static_cast<uint64_t>(config.seed), kWeights);
+  parts_ = std::make_unique<Parts>(Parts{.config = config,
+                                         .device = device,
+                                         .sets = open_image_sets(config, device),
+                                         .network = make_image_network(config.model, generator)});
+  const auto found = static_cast<int64_t>(parts_->sets.classes.size());
+  require<UsageError>(found == classes_of(config.model), config.data.path, " holds ", found,
+                      " classes, but model.classes = ", classes_of(config.model));
+  model().to(device, storage_type(config.precision));
+}
+
+VisionTask::~VisionTask() = default;
+
+torch::nn::Module& VisionTask::model() {
+  return parts_->network->module();
+}
+
+std::shared_ptr<const BatchSource> VisionTask::training_batches(const Shard& shard,
+                                                                OnUnreadable on_unreadable) {
+  return parts_->sets.training(shard, on_unreadable);
+}
+
+TaskPass VisionTask::forward(const Batch& batch, const EquilibriumPlan& how) {
+  auto scores = parts_->network->forward(batch.tensors[0], how);
+  const auto logits = scores.logits.to(storage_type(parts_->config.precision));
+  return {.loss = torch::nn::functional::cross_entropy(logits, batch.tensors[1]),
+          .equilibria = std::move(scores.equilibria)};
+}
+
+Metrics VisionTask::evaluate(const EquilibriumPlan& how, World& world) {
+  const auto& source = *parts_->sets.validation;
+  Tally tally;
+  for (int64_t index = world.rank(); index < source.batches(); index += world.size()) {
+    const auto batch =
+        source.batch(0, index).to(parts_->device, storage_type(parts_->config.precision));
+    tally.add(parts_->network->forward(batch.tensors[0], how), batch.tensors[1]);
+  }
+  tally.reduce(world, parts_->device);
+  const auto mean = [&tally](Tally::Name name) {
+    return tally.sums[name] / tally.sums[Tally::kSamples];
+  };
+  Metrics metrics{{"loss", mean(Tally::kLoss)},
+                  {"accuracy", 100 * mean(Tally::kCorrect)},
+                  {"top5", 100 * mean(Tally::kInTopFive)}};
+  if (tally.sums[Tally::kEvaluations] > 0) {
+    metrics.emplace_back("nfe_forward",
+                         tally.sums[Tally::kEvaluations] / tally.sums[Tally::kBatches]);
+  }
+  append(metrics, residual_metrics(tally.reports));
+  return metrics;
+}
+
+Metrics VisionTask::stability() {
+  const auto batch = parts_->sets.validation->batch(0, 0).to(
+      parts_->device, storage_type(parts_->config.precision));
+  const int64_t samples = std::min(kStabilitySamples, batch.size());
+  const torch::NoGradGuard no_grad;
+  const auto scores = parts_->network->forward(batch.tensors[0].narrow(0, 0, samples),
+                                               evaluation_options(parts_->config));
+  if (scores.equilibria.empty()) return {};
+  const auto& at = scores.equilibria.front().linearization();
+  const auto seed = static_cast<uint64_t>(parts_->config.seed);
+  const auto squares = frobenius_squared(at, Hutchinson{.probes = kStabilityProbes},
+                                         ProbeKey{.key = random_key(seed, kProbes)});
+  const auto rho = deq::spectral_radius(at, kSpectrumOptions, random_stream(seed, kSpectrum));
+  return {{"jacobian_norm", squares.sqrt().mean().item<double>()}, {"rho", rho.mean()}};
+}
+
+Experiment experiment_from(const VisionConfig& config) {
+  return {.name = "vision",
+          .recipe = config,
+          .config = to_toml(config),
+          .make_task = [config](torch::Device device) {
+            return std::make_shared<VisionTask>(config, device);
+          }};
+}
+
+}  // namespace deq

@@ -1,0 +1,63 @@
+#include "deq/config/vision.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "deq/config/config_error.h"
+#include "deq/config/experiment.h"
+
+namespace deq {
+namespace {
+
+const std::filesystem::path kSource = DEQ_SOURCE_DIR;
+
+VisionConfig parse(const std::string& lines, const std::vector<std::string>& overrides = {}) {
+  return parse_vision("experiment = \"vision\"\n" + lines, "x.toml", overrides);
+}
+
+TEST(VisionConfig, EveryFileOfTheProjectIsRead) {
+  int files = 0;
+  for (const char* folder : {"configs/paper", "configs/small"}) {
+    for (const auto& entry : std::filesystem::directory_iterator(kSource / folder)) {
+      if (experiment_of(entry.path()) != "vision") continue;
+      const auto text = to_toml(load_vision(entry.path()));
+      EXPECT_EQ(to_toml(parse_vision(text, "effective")), text) << entry.path();
+      ++files;
+    }
+  }
+  EXPECT_GE(files, 5);
+}
+
+TEST(VisionConfig, ReadsEveryKindOfModel) {
+  const auto mdeq = parse("[data]\npath = \"x\"\n[model]\nchannels = [8, 16, 24]\ngroups = 4\n");
+  EXPECT_EQ(std::get<MdeqOptions>(mdeq.model).channels, (std::vector<int64_t>{8, 16, 24}));
+  const auto resnet = parse("[data]\npath = \"x\"\n[model]\nname = \"resnet\"\ndepth = \"50\"\n");
+  EXPECT_EQ(std::get<ResNetModel>(resnet.model).depth, ResNetDepth::Layers50);
+  const auto densenet =
+      parse("[data]\npath = \"x\"\n", {"model.name=densenet", "model.stem=imagenet"});
+  EXPECT_EQ(std::get<DenseNetModel>(densenet.model).stem, Stem::ImageNet);
+}
+
+TEST(VisionConfig, APathIsNeededAndMayHoldAnything) {
+  const auto message = [](const std::string& lines) {
+    try {
+      parse(lines);
+    } catch (const ConfigError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(message("[data]\naugment = false\n"),
+            "x.toml:2: missing key \"data.path\", which must be a text that is not empty");
+  EXPECT_EQ(message("[data]\npath = \"\"\n"),
+            "x.toml:3: data.path = \"\": must be a text that is not empty");
+  EXPECT_EQ(message("[data]\npath = 3\n"),
+            "x.toml:3: data.path = 3: must be a text that is not empty");
+  auto config = parse("[data]\npath = \"x\"\n");
+  config.data.path = "a \"quoted\" \\ folder\twith\n\x01 everything é";
+  EXPECT_EQ(parse_vision(to_toml(config), "effective").data.path, config.data.path);
+}
+
+}  // namespace
+}  // namespace deq
