@@ -1,0 +1,166 @@
+"""Image classification as a user meets it: a small set of coloured squares, drawn here."""
+
+import json
+import random
+import struct
+import unittest
+import zlib
+
+from program import SEED, ProgramTest
+
+SIZE = 8
+COLOURS = {"blue": (40, 60, 200), "green": (50, 190, 60), "red": (210, 50, 40)}
+TRAIN, TEST = 24, 8  # images of each class
+
+
+def png(pixels: list[list[tuple[int, int, int]]]) -> bytes:
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    rows = b"".join(b"\0" + bytes(value for pixel in row for value in pixel) for row in pixels)
+    head = struct.pack(">IIBBBBB", len(pixels[0]), len(pixels), 8, 2, 0, 0, 0)
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows))
+            + chunk(b"IEND", b""))
+
+
+class VisionTest(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        draw = random.Random(SEED)
+        for split, count in (("train", TRAIN), ("test", TEST)):
+            for name, colour in COLOURS.items():
+                folder = self.folder / "images" / split / name
+                folder.mkdir(parents=True)
+                for index in range(count):
+                    pixels = [[tuple(min(255, max(0, value + draw.randint(-30, 30))) for value in colour)
+                               for _ in range(SIZE)] for _ in range(SIZE)]
+                    (folder / f"{index:03}.png").write_bytes(png(pixels))
+        self.config = self.folder / "squares.toml"
+        self.config.write_text(f"""experiment = "vision"
+[data]
+format = "folder"
+path = "images"
+image_size = {SIZE}
+[model]
+channels = [8, 8]
+groups = 4
+expansion = 2
+dropout = 0.0
+head_channels = [4, 4]
+final_channels = 16
+classes = 3
+[solver.forward]
+name = "anderson"
+max_evals = 12
+[solver.adjoint]
+name = "anderson"
+max_evals = 12
+[jacobian]
+probability = 0.3
+[train]
+epochs = 4
+batch_size = 12
+lr = 1e-2
+log_every = 2
+""")
+
+    def train_squares(self, out, *more):
+        return json.loads(self.deq("train", self.config, *more, "--out", out, "--json").stdout)
+
+    def explicit(self, name):
+        """The file with another model in place of the multiscale DEQ."""
+        lines = self.config.read_text().splitlines()
+        begin, end = lines.index("[model]"), lines.index("[solver.forward]")
+        path = self.folder / f"{name}.toml"
+        path.write_text("\n".join([*lines[:begin], "[model]", f'name = "{name}"', "classes = 3",
+                                   *lines[end:]]))
+        return path
+
+
+class Learning(VisionTest):
+    def test_a_multiscale_deq_learns_the_colours_and_is_evaluated_at_any_budget(self):
+        result = self.train_squares("run", "--set", "train.epochs=12")
+        self.assertGreater(result["accuracy"], 80, f"seed {SEED}")
+        for name in ("top5", "loss", "residual", "residual_p90", "nfe_forward", "rho", "jacobian_norm"):
+            self.assertIn(name, result)
+        evaluated = json.loads(self.deq("eval", "run", "--json").stdout)
+        self.assertEqual(evaluated["accuracy"], result["accuracy"])
+        rows = [json.loads(line) for line in
+                self.deq("eval", "run", "--budgets", "1,4,12", "--json").stdout.splitlines()]
+        residuals = [row["residual"] for row in rows]
+        self.assertEqual(residuals, sorted(residuals, reverse=True))
+        lines = [json.loads(line) for line in (self.folder / "run/metrics.jsonl").read_text().splitlines()]
+        self.assertTrue(any("penalty" in line for line in lines))
+
+    def test_explicit_networks_train_on_the_same_data(self):
+        for name in ("resnet", "densenet"):
+            path = self.explicit(name)
+            result = json.loads(self.deq("train", path, "--set", "train.epochs=1", "--out", name,
+                                         "--json").stdout)
+            self.assertIn("accuracy", result)
+            self.assertNotIn("nfe_forward", result)
+
+    def test_an_adaptive_gamma_and_pretraining(self):
+        self.train_squares("run", "--set", "train.epochs=2", "--set", "train.pretrain.steps=3", "--set",
+                           "train.pretrain.layers=2", "--set", "jacobian.control.hold=rho", "--set",
+                           "jacobian.control.target=0.5", "--set", "jacobian.control.every=4")
+        lines = [json.loads(line) for line in (self.folder / "run/metrics.jsonl").read_text().splitlines()]
+        self.assertTrue(any("held" in line for line in lines))
+
+    def test_the_same_bits_after_an_interruption(self):
+        settings = ("--set", "train.epochs=2", "--set", "model.dropout=0.2", "--set",
+                    "train.checkpoints.every_steps=2")
+        self.train_squares("straight", *settings)
+        self.train_squares("stopped", *settings)
+        # As if it had been killed after step 8.
+        newest = max((self.folder / "stopped/checkpoints").glob("step-*"))
+        newest.unlink()
+        self.deq("train", "--resume", "stopped")
+        self.assertEqual(self.weights("straight"), self.weights("stopped"))
+
+    def test_images_read_from_the_disk_by_workers(self):
+        settings = ("--set", "data.transform=imagenet", "--set", "train.epochs=1")
+        self.train_squares("inline", *settings)
+        self.train_squares("workers", *settings, "--set", "train.loader.workers=2")
+        self.assertEqual(self.weights("inline"), self.weights("workers"))
+
+    def test_two_processes_follow_one(self):
+        # BatchNorm sees each process's own samples, so only runs without it can agree: here the
+        # validation, which every rank does its share of, and that all goes well.
+        result = json.loads(self.deq("train", self.config, "--set", "train.epochs=1", "--nproc", "2",
+                                     "--out", "run", "--json").stdout)
+        evaluated = json.loads(self.deq("eval", "run", "--json").stdout)
+        self.assertEqual(evaluated["accuracy"], result["accuracy"])
+        self.assertAlmostEqual(evaluated["loss"], result["loss"], places=5)
+
+
+class BadData(VisionTest):
+    def test_no_data_there(self):
+        for path, part in (("nowhere", "train/"), (".", "train/")):
+            self.assertIn(part, self.refused("train", self.config, "--set", f"data.path={path}"))
+        self.assertIn("CIFAR-10", self.refused("train", self.config, "--set", "data.format=cifar10"))
+
+    def test_another_number_of_classes(self):
+        message = self.refused("train", self.config, "--set", "model.classes=4")
+        self.assertIn("3 classes", message)
+        self.assertIn("model.classes = 4", message)
+
+    def test_a_damaged_image_is_named(self):
+        victim = self.folder / "images/train/red/003.png"
+        victim.write_bytes(victim.read_bytes()[:-20])
+        self.assertIn("003.png", self.refused("train", self.config, status=1))
+
+    def test_a_damaged_image_is_skipped_and_counted_where_that_is_wanted(self):
+        victim = self.folder / "images/train/red/003.png"
+        victim.write_bytes(b"nothing")
+        settings = ("--set", "data.transform=imagenet", "--set", "train.epochs=1", "--set",
+                    "train.log_every=6")
+        self.train_squares("run", *settings, "--set", "train.loader.unreadable=skip")
+        lines = [json.loads(line) for line in (self.folder / "run/metrics.jsonl").read_text().splitlines()]
+        self.assertEqual(sum(line.get("unreadable_samples", 0) for line in lines), 1)
+        result = self.deq("train", self.config, *settings, "--out", "other", status=1)
+        self.assertIn("003.png", result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
