@@ -33,6 +33,8 @@
 #include "deq/jacobian/frobenius.h"
 #include "deq/jacobian/schedule.h"
 #include "deq/jacobian/spectrum.h"
+#include "deq/models/densenet.h"
+#include "deq/models/resnet.h"
 #include "deq/nn/cell.h"
 #include "deq/nn/equilibrium.h"
 #include "deq/solvers/method.h"

@@ -16,6 +16,7 @@ void add_train(CLI::App& program);
 void add_eval(CLI::App& program);
 void add_demo(CLI::App& program);
 void add_report(CLI::App& program);
+void add_convert(CLI::App& program);
 void add_doctor(CLI::App& program);
 
 }  // namespace deq::cli

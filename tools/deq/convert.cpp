@@ -1,0 +1,107 @@
+#include "deq/train/convert.h"
+
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "commands.h"
+#include "deq/core/error.h"
+#include "deq/io/atomic_file.h"
+#include "deq/io/checkpoint_file.h"
+#include "deq/io/run_folder.h"
+#include "deq/train/checkpoints.h"
+#include "deq/train/run.h"
+#include "deq/version.h"
+
+namespace deq::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Arguments {
+  std::string in, like, out, prefix;
+  bool json = false;
+};
+
+bool names_a_file(const fs::path& out) {
+  return out.extension() == ".safetensors";
+}
+
+void require_free(const fs::path& out) {
+  if (!names_a_file(out)) return require_free_folder(out);
+  require<UsageError>(!fs::exists(fs::symlink_status(out)), out.string(),
+                      " exists already, and nothing is overwritten");
+}
+
+Experiment experiment_like(const fs::path& like) {
+  if (!fs::is_directory(like)) return read_experiment(like);
+  require<UsageError>(fs::exists(config_file(like)), like.string(),
+                      " holds no run: ", config_file(like).string(), " is missing");
+  return read_experiment(config_file(like));
+}
+
+/// A checkpoint, or a new run folder with that checkpoint as all it has.
+void write(const fs::path& out, const Experiment& experiment, const Conversion& conversion) {
+  const TensorFile file{.tensors = conversion.tensors,
+                        .metadata = {{"deq_version", version()}, {"config", experiment.config}}};
+  if (names_a_file(out)) return write_checkpoint_file(out, file);
+  create_run_folder(out);
+  write_file_atomically(config_file(out), experiment.config);
+  Checkpoints(checkpoint_folder(out), 1).save(0, file);
+}
+
+void list(const char* what, const std::vector<std::string>& names) {
+  for (const auto& group : grouped_names(names)) {
+    std::cerr << "deq: " << what << ": " << group << '\n';
+  }
+}
+
+void run(const Arguments& arguments) {
+  require_free(arguments.out);
+  require<UsageError>(fs::is_regular_file(arguments.in), arguments.in, " is no file");
+  const auto experiment = experiment_like(arguments.like);
+  const auto state_dict = read_safetensors(arguments.in).tensors;
+  const auto task = experiment.make_task(torch::kCPU);
+  const auto conversion = convert_state_dict(
+      state_dict, task->model(), arguments.in,
+      {.prefix = arguments.prefix.empty() ? std::nullopt : std::optional(arguments.prefix)});
+  write(arguments.out, experiment, conversion);
+  const size_t matched = conversion.tensors.size() - conversion.missing.size();
+  if (arguments.json) {
+    const nlohmann::ordered_json result{{"out", arguments.out},
+                                        {"matched", matched},
+                                        {"prefix", conversion.prefix},
+                                        {"missing", conversion.missing},
+                                        {"superfluous", conversion.superfluous}};
+    std::cout << result.dump() << '\n';
+    return;
+  }
+  list("missing, left as the model starts", conversion.missing);
+  list("superfluous, left out", conversion.superfluous);
+  std::cout << arguments.out << ": " << matched << " of " << conversion.tensors.size()
+            << " tensors\n";
+}
+
+}  // namespace
+
+void add_convert(CLI::App& program) {
+  const auto arguments = std::make_shared<Arguments>();
+  auto* command = program.add_subcommand(
+      "convert", "Make a checkpoint of weights that another program saved, matched by name.");
+  command->add_option("IN", arguments->in, "a PyTorch state dict saved as safetensors")->required();
+  command
+      ->add_option("--like", arguments->like,
+                   "the run folder or TOML file whose model the weights are for")
+      ->required();
+  command
+      ->add_option("--out", arguments->out,
+                   "the checkpoint NAME.safetensors, or a run folder to make; neither may exist")
+      ->required();
+  command->add_option("--prefix", arguments->prefix,
+                      "take this off the names (default: what all of them share, such as "
+                      "\"module.\", where more names fit the model without it)");
+  command->add_flag("--json", arguments->json, "print one JSON object that names every difference");
+  command->callback([arguments] { run(*arguments); });
+}
+
+}  // namespace deq::cli
