@@ -1,0 +1,59 @@
+#include "models/mdeq_block.h"
+
+namespace deq {
+namespace {
+
+MdeqConvolution convolution(const MdeqOptions& options, size_t scale, int64_t place,
+                            const OptionalGenerator& generator) {
+  const auto outer = options.channels[scale];
+  const auto inner = outer * options.expansion;
+  const auto big = options.big_kernels.empty() ? 0 : options.big_kernels[scale];
+  return MdeqConvolution(MdeqConvolutionOptions{.in = place == 0 ? outer : inner,
+                                                .out = place == 0 ? inner : outer,
+                                                .kernel = place < big ? 5 : 3,
+                                                .weight_norm = options.weight_norm},
+                         generator);
+}
+
+torch::nn::GroupNorm norm(const MdeqOptions& options, int64_t channels) {
+  return torch::nn::GroupNorm(
+      torch::nn::GroupNormOptions(options.groups, channels).affine(options.block_norm_affine));
+}
+
+}  // namespace
+
+MdeqBlockImpl::MdeqBlockImpl(const MdeqOptions& options, size_t scale,
+                             const OptionalGenerator& generator)
+    : channels_(options.channels[scale]),
+      conv1_(register_module("conv1", convolution(options, scale, 0, generator))),
+      conv2_(register_module("conv2", convolution(options, scale, 1, generator))),
+      gn1_(register_module("gn1", norm(options, channels_ * options.expansion))),
+      gn2_(register_module("gn2", norm(options, channels_))),
+      gn3_(register_module("gn3", norm(options, channels_))),
+      drop_(register_module("drop", VariationalDropout(options.dropout))) {}
+
+void MdeqBlockImpl::prepare(Context& context, int64_t batch,
+                            const torch::TensorOptions& options) const {
+  conv1_->prepare(context);
+  conv2_->prepare(context);
+  context.push_back(drop_->mask({batch, channels_, 1, 1}, options));
+}
+
+torch::Tensor MdeqBlockImpl::step(const torch::Tensor& x, const torch::Tensor& injection,
+                                  MdeqPrepared& prepared) {
+  // In place wherever no backward formula reads what is overwritten: convolutions and group norms
+  // keep their inputs, not their outputs.
+  const auto inner = gn1_(conv1_->step(x, prepared)).relu_();
+  auto y = conv2_->step(inner, prepared);
+  const auto& mask = prepared.next();
+  if (mask.defined() && injection.defined()) {
+    y = torch::addcmul(injection, y, mask);
+  } else if (mask.defined()) {
+    y.mul_(mask);
+  } else if (injection.defined()) {
+    y.add_(injection);
+  }
+  return gn3_(gn2_(y).add_(x).relu_());
+}
+
+}  // namespace deq

@@ -1,0 +1,73 @@
+#include "deq/models/mdeq_cell.h"
+
+#include "models/mdeq_block.h"
+#include "models/mdeq_fusion.h"
+
+namespace deq {
+
+// NOLINTNEXTLINE(performance-unnecessary-value-param): generators go by value, as in torch's API.
+MdeqCellImpl::MdeqCellImpl(const MdeqOptions& options, std::optional<at::Generator> generator)
+    : channels_((validate(options), options.channels)), branches_(options.scales()) {
+  for (size_t i = 0; i < options.scales(); ++i) {
+    const auto count = options.blocks.empty() ? 1 : options.blocks[i];
+    for (int64_t k = 0; k < count; ++k) {
+      branches_[i].push_back(std::make_shared<MdeqBlockImpl>(options, i, generator));
+      register_at(*this, c10::str("branches.", i, ".blocks.", k), branches_[i].back());
+    }
+  }
+  for (size_t i = 0; i < options.scales(); ++i) {
+    fusions_.push_back(std::make_shared<MdeqFusion>(*this, options, i, generator));
+  }
+}
+
+State MdeqCellImpl::initial_state(const Inputs& inputs) {
+  const auto& injection = inputs.at(0);
+  require(injection.dim() == 4 && injection.size(1) == channels_[0], "mdeq: an injection of shape ",
+          injection.sizes(), ", must be [B, ", channels_[0], ", H, W]");
+  const auto height = injection.size(2), width = injection.size(3);
+  const auto smallest = int64_t{1} << (channels_.size() - 1);
+  require(height % smallest == 0 && width % smallest == 0, "mdeq: a finest scale of ", height, "×",
+          width, " cannot be halved ", channels_.size() - 1, " times, both must be multiples of ",
+          smallest);
+  State z;
+  for (size_t i = 0; i < channels_.size(); ++i) {
+    z.push_back(torch::zeros({injection.size(0), channels_[i], height >> i, width >> i},
+                             injection.options()));
+  }
+  return z;
+}
+
+Context MdeqCellImpl::prepare(const Inputs& inputs) {
+  const auto& injection = inputs.at(0);
+  Context context{injection};
+  for (const auto& blocks : branches_) {
+    for (const auto& block : blocks) {
+      block->prepare(context, injection.size(0), injection.options());
+    }
+  }
+  if (fusions_.size() == 1) return context;
+  for (const auto& fusion : fusions_) fusion->prepare(context);
+  return context;
+}
+
+State MdeqCellImpl::step(const State& z, const Context& context) {
+  MdeqPrepared prepared(context);
+  torch::Tensor injection = prepared.next();  // for the very first block alone
+  State blocks_out;
+  blocks_out.reserve(z.size());
+  for (size_t i = 0; i < branches_.size(); ++i) {
+    auto y = z[i];
+    for (const auto& block : branches_[i]) {
+      y = block->step(y, injection, prepared);
+      injection.reset();
+    }
+    blocks_out.push_back(y);
+  }
+  if (fusions_.size() == 1) return blocks_out;
+  State fused;
+  fused.reserve(z.size());
+  for (const auto& fusion : fusions_) fused.push_back(fusion->step(blocks_out, prepared));
+  return fused;
+}
+
+}  // namespace deq

@@ -1,0 +1,71 @@
+#include "models/mdeq_fusion.h"
+
+namespace deq {
+
+torch::Tensor MdeqFusion::NormedConvolution::step(const torch::Tensor& x, MdeqPrepared& prepared) {
+  return norm(conv->step(x, prepared));
+}
+
+MdeqFusion::MdeqFusion(torch::nn::Module& owner, const MdeqOptions& options, size_t scale,
+                       const OptionalGenerator& generator)
+    : scale_(scale),
+      post_{.conv = MdeqConvolution(MdeqConvolutionOptions{.in = options.channels[scale],
+                                                           .out = options.channels[scale],
+                                                           .kernel = 1,
+                                                           .weight_norm = options.weight_norm},
+                                    generator),
+            .norm = torch::nn::GroupNorm(
+                torch::nn::GroupNormOptions(options.groups / 2, options.channels[scale])
+                    .affine(options.post_norm_affine))} {
+  const auto add = [&](Chain& chain, const MdeqConvolutionOptions& convolution,
+                       const std::string& path) {
+    chain.push_back(
+        {.conv = MdeqConvolution(convolution, generator),
+         .norm = torch::nn::GroupNorm(torch::nn::GroupNormOptions(options.groups, convolution.out)
+                                          .affine(options.fuse_norm_affine))});
+    register_at(owner, path + ".conv", chain.back().conv.ptr());
+    register_at(owner, path + ".gnorm", chain.back().norm.ptr());
+  };
+  sources_.resize(options.scales());
+  const auto to = options.channels[scale];
+  for (size_t j = 0; j < options.scales(); ++j) {
+    const auto path = c10::str("fuse_layers.", scale, ".", j, ".net");
+    const auto from = options.channels[j];
+    if (j > scale) add(sources_[j], {.in = from, .out = to, .kernel = 1}, path);
+    for (size_t k = 0; j + k < scale; ++k) {
+      const bool last = j + k + 1 == scale;
+      add(sources_[j], {.in = from, .out = last ? to : from, .stride = 2}, c10::str(path, ".", k));
+    }
+  }
+  register_at(owner, c10::str("post_fuse_layers.", scale, ".conv"), post_.conv.ptr());
+  register_at(owner, c10::str("post_fuse_layers.", scale, ".gnorm"), post_.norm.ptr());
+}
+
+// In the order in which step() takes them: from the coarsest to the finest scale.
+void MdeqFusion::prepare(Context& context) const {
+  for (size_t j = sources_.size(); j-- > 0;) {
+    for (const auto& layer : sources_[j]) layer.conv->prepare(context);
+  }
+  post_.conv->prepare(context);
+}
+
+torch::Tensor MdeqFusion::step(const State& x, MdeqPrepared& prepared) {
+  // `sum` is always a tensor made here, so it may be added to in place. Repeating is linear: what
+  // comes from coarser scales is summed on the way up, at the lower resolutions.
+  torch::Tensor sum;
+  for (size_t j = x.size() - 1; j > scale_; --j) {
+    auto term = sources_[j][0].step(x[j], prepared);
+    if (sum.defined()) term.add_(sum);
+    sum = torch::upsample_nearest2d(term, x[j - 1].sizes().slice(2));
+  }
+  for (size_t j = scale_; j-- > 0;) {
+    auto term = sources_[j][0].step(x[j], prepared);
+    for (size_t k = 1; k < sources_[j].size(); ++k) {
+      term = sources_[j][k].step(term.relu_(), prepared);
+    }
+    sum = sum.defined() ? sum.add_(term) : term;
+  }
+  return post_.step(sum.add_(x[scale_]).relu_(), prepared);
+}
+
+}  // namespace deq

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <torch/nn/modules/normalization.h>
+
+#include <vector>
+
+#include "deq/models/mdeq_options.h"
+#include "models/mdeq_convolution.h"
+
+namespace deq {
+
+/// What one scale i gets from all scales j:
+///   GN conv₁ₓ₁ ReLU( x_i + Σ_{j<i} down_{j→i}(x_j) + Σ_{j>i} up_{j→i}(x_j) ),
+/// down: i − j stride-2 convolutions, each with GN, and ReLU between them;
+/// up: conv₁ₓ₁ and GN, then every entry repeated 2^(j−i) times in both directions.
+class MdeqFusion {
+ public:
+  /// Registers its layers in `owner`, under fuse_layers and post_fuse_layers.
+  MdeqFusion(torch::nn::Module& owner, const MdeqOptions& options, size_t scale,
+             const OptionalGenerator& generator);
+
+  void prepare(Context& context) const;
+  torch::Tensor step(const State& x, MdeqPrepared& prepared);
+
+ private:
+  struct NormedConvolution {
+    MdeqConvolution conv;
+    torch::nn::GroupNorm norm;
+    torch::Tensor step(const torch::Tensor& x, MdeqPrepared& prepared);
+  };
+  using Chain = std::vector<NormedConvolution>;
+
+  size_t scale_;
+  std::vector<Chain> sources_;  // from every scale; none from its own
+  NormedConvolution post_;
+};
+
+}  // namespace deq

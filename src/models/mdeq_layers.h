@@ -1,0 +1,32 @@
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/conv.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+
+// What stem, cell and head have in common.
+
+namespace deq {
+
+using OptionalGenerator = std::optional<at::Generator>;
+
+/// The standard deviation of all convolution weights at the start, but of normalised ones.
+constexpr double kMdeqSpread = 0.01;
+
+/// A convolution of stem or head, padded to keep the size.
+torch::nn::Conv2d mdeq_conv2d(int64_t in, int64_t out, int64_t kernel, int64_t stride, bool bias,
+                              const OptionalGenerator& generator);
+
+/// Such a convolution → BN → ReLU.
+torch::nn::Sequential mdeq_conv_norm_relu(int64_t in, int64_t out, int64_t kernel, int64_t stride,
+                                          bool bias, const OptionalGenerator& generator);
+
+/// Registers `module` in the tree under a dotted path, with plain modules on the way.
+void register_at(torch::nn::Module& root, const std::string& path,
+                 const std::shared_ptr<torch::nn::Module>& module);
+
+}  // namespace deq

@@ -1,0 +1,47 @@
+#include "deq/nn/weight_norm.h"
+
+#include <ATen/autocast_mode.h>
+
+#include <vector>
+
+#include "deq/core/error.h"
+
+namespace deq {
+namespace {
+
+torch::Tensor in_compute_type(const torch::Tensor& weight) {
+  const auto device = weight.device().type();
+  const bool casts =
+      weight.scalar_type() == torch::kFloat32 && at::autocast::is_autocast_enabled(device);
+  return casts ? weight.to(at::autocast::get_autocast_dtype(device)) : weight;
+}
+
+}  // namespace
+
+torch::Tensor slice_norms(const torch::Tensor& v) {
+  require(v.dim() >= 2, "weight norm: a weight of shape ", v.sizes(),
+          " has no slices, it must have at least two dimensions");
+  std::vector<int64_t> others;
+  for (int64_t d = 1; d < v.dim(); ++d) others.push_back(d);
+  return torch::linalg_vector_norm(v, 2, others, /*keepdim=*/true);
+}
+
+torch::Tensor normalised_weight(const torch::Tensor& v, const torch::Tensor& g) {
+  return torch::_weight_norm(v, g, 0);
+}
+
+Weight::Weight(torch::nn::Module& owner, const std::string& name, const torch::Tensor& initial,
+               bool normalised) {
+  if (normalised) {
+    g_ = owner.register_parameter(name + "_g", slice_norms(initial.detach()));
+    v_ = owner.register_parameter(name + "_v", initial.detach());
+  } else {
+    v_ = owner.register_parameter(name, initial.detach());
+  }
+}
+
+torch::Tensor Weight::value() const {
+  return in_compute_type(g_.defined() ? normalised_weight(v_, g_) : v_);
+}
+
+}  // namespace deq
