@@ -7,6 +7,7 @@
 #include "deq/core/error.h"
 #include "deq/jacobian/frobenius.h"
 #include "deq/train/precision.h"
+#include "mdeq_small.h"
 #include "support/maps.h"
 #include "support/seed.h"
 
@@ -15,17 +16,7 @@ namespace {
 
 using test::f64;
 using test::relative_difference;
-
-MdeqOptions small(size_t scales) {
-  MdeqOptions options{.expansion = 2, .groups = 2, .dropout = 0, .final_channels = 6, .classes = 3};
-  options.channels.clear();
-  options.head_channels.clear();
-  for (size_t i = 0; i < scales; ++i) {
-    options.channels.push_back(4 + 2 * static_cast<int64_t>(i));
-    options.head_channels.push_back(2 + static_cast<int64_t>(i));
-  }
-  return options;
-}
+using test::small_mdeq;
 
 const SolverOptions kSolver = Broyden{.tol = {.rtol = 1e-8}, .max_evals = 60};
 const EquilibriumOptions kPlan{.forward = kSolver, .gradient = Implicit{.solver = kSolver}};
@@ -50,20 +41,20 @@ struct Shape {
 };
 
 std::vector<Shape> shapes() {
-  std::vector<Shape> all{{"one scale", small(1), 2, 4},
-                         {"two scales", small(2), 3, 6},
-                         {"three scales", small(3), 2, 8},
-                         {"four scales", small(4), 2, 8},
-                         {"one image", small(2), 1, 4}};
-  Shape deeper{"two blocks, a 5×5 convolution", small(2), 2, 4};
+  std::vector<Shape> all{{"one scale", small_mdeq(1), 2, 4},
+                         {"two scales", small_mdeq(2), 3, 6},
+                         {"three scales", small_mdeq(3), 2, 8},
+                         {"four scales", small_mdeq(4), 2, 8},
+                         {"one image", small_mdeq(2), 1, 4}};
+  Shape deeper{"two blocks, a 5×5 convolution", small_mdeq(2), 2, 4};
   deeper.options.blocks = {2, 1};
   deeper.options.big_kernels = {1, 2};
-  Shape shrunk{"three halvings of the image", small(2), 2, 32};
+  Shape shrunk{"three halvings of the image", small_mdeq(2), 2, 32};
   shrunk.options.downsample_times = 3;
-  Shape plain{"no weight norm, every norm affine", small(3), 2, 8};
+  Shape plain{"no weight norm, every norm affine", small_mdeq(3), 2, 8};
   plain.options.weight_norm = false;
   plain.options.post_norm_affine = true;
-  Shape bare{"no affine norm, dropout", small(2), 2, 8};
+  Shape bare{"no affine norm, dropout", small_mdeq(2), 2, 8};
   bare.options.block_norm_affine = bare.options.fuse_norm_affine = false;
   bare.options.dropout = 0.3;
   for (auto& shape : {deeper, shrunk, plain, bare}) all.push_back(shape);
@@ -96,87 +87,8 @@ TEST_F(Mdeq, EveryShapeRunsForwardAndBackward) {
   }
 }
 
-TEST_F(Mdeq, TheStepIsTheFormulaWrittenOut) {
-  // Three scales by plain torch, from the parameters by name.
-  const auto options = small(3);
-  auto net = model(options);
-  const auto p = net->named_parameters();
-  const auto normed = [&](const torch::Tensor& x, const std::string& name, int64_t groups) {
-    const auto* weight = p.find(name + ".weight");
-    return weight == nullptr ? torch::group_norm(x, groups)
-                             : torch::group_norm(x, groups, *weight, p[name + ".bias"]);
-  };
-  const auto weight = [&](const std::string& name) {
-    if (p.contains(name + ".weight")) return p[name + ".weight"];
-    const auto& v = p[name + ".weight_v"];
-    return p[name + ".weight_g"] * v / v.square().sum({1, 2, 3}, true).sqrt();
-  };
-  const auto conv = [&](const torch::Tensor& x, const std::string& name, int64_t stride = 1) {
-    const auto w = weight(name);
-    return torch::conv2d(x, w, {}, stride, w.size(2) / 2);
-  };
-  const auto injection = torch::randn({2, 4, 8, 8}, generator_, f64());
-  const auto z0 = net->cell()->initial_state({injection});
-  State z;
-  for (const auto& zeros : z0) z.push_back(torch::randn(zeros.sizes(), generator_, f64()));
-  State y, expected;
-  for (size_t i = 0; i < 3; ++i) {
-    const auto at = c10::str("fullstage.branches.", i, ".blocks.0.");
-    auto x = conv(normed(conv(z[i], at + "conv1"), at + "gn1", 2).relu(), at + "conv2");
-    if (i == 0) x = x + injection;
-    y.push_back(normed((normed(x, at + "gn2", 2) + z[i]).relu(), at + "gn3", 2));
-  }
-  for (size_t i = 0; i < 3; ++i) {
-    auto sum = y[i];
-    for (size_t j = 0; j < 3; ++j) {
-      const auto net_name = c10::str("fullstage.fuse_layers.", i, ".", j, ".net");
-      auto x = y[j];
-      for (size_t k = 0; j + k < i; ++k) {
-        const auto at = c10::str(net_name, ".", k);
-        x = normed(conv(k > 0 ? x.relu() : x, at + ".conv", 2), at + ".gnorm", 2);
-      }
-      if (j > i) {
-        const auto times = int64_t{1} << (j - i);
-        x = normed(conv(x, net_name + ".conv"), net_name + ".gnorm", 2);
-        x = x.repeat_interleave(times, 2).repeat_interleave(times, 3);
-      }
-      if (j != i) sum = sum + x;
-    }
-    const auto at = c10::str("fullstage.post_fuse_layers.", i);
-    expected.push_back(normed(conv(sum.relu(), at + ".conv"), at + ".gnorm", 1));
-  }
-  const auto context = net->cell()->prepare({injection});
-  const auto step = net->cell()->step(z, context);
-  for (size_t i = 0; i < 3; ++i) {
-    EXPECT_LT(relative_difference(step[i], expected[i]), 1e-13) << "scale " << i;
-  }
-  // The same context and state serve many steps.
-  const auto again = net->cell()->step(z, context);
-  for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(step[i].equal(again[i])) << "scale " << i;
-}
-
-TEST_F(Mdeq, DropoutIsDrawnOnceASolveAndOnlyInTraining) {
-  auto options = small(2);
-  options.dropout = 0.5;
-  auto net = model(options);
-  const auto injection = net->inject(images(4, 4)).detach();
-  State z;  // not zero, where dropout has nothing to drop
-  for (const auto& zeros : net->cell()->initial_state({injection})) {
-    z.push_back(torch::randn(zeros.sizes(), generator_, f64()));
-  }
-  const auto step = [&](const Context& context) { return net->cell()->step(z, context)[0]; };
-  const auto first = net->cell()->prepare({injection});
-  const auto second = net->cell()->prepare({injection});
-  EXPECT_TRUE(step(first).equal(step(first)));
-  EXPECT_FALSE(step(first).equal(step(second)));
-  net->eval();
-  const auto value = step(net->cell()->prepare({injection}));
-  EXPECT_TRUE(value.equal(step(net->cell()->prepare({injection}))));
-  EXPECT_FALSE(value.equal(step(first)));
-}
-
 TEST_F(Mdeq, BatchStatisticsInTrainingAndRunningOnesInEvaluation) {
-  auto net = model(small(2));
+  auto net = model(small_mdeq(2));
   const auto batch = images(3, 4);
   const auto before = net->named_buffers()["downsample.1.running_mean"].clone();
   const auto both = net->inject(batch);
@@ -193,7 +105,7 @@ TEST_F(Mdeq, BatchStatisticsInTrainingAndRunningOnesInEvaluation) {
 }
 
 TEST_F(Mdeq, UnrolledIsTheStepRepeated) {
-  auto net = model(small(2));
+  auto net = model(small_mdeq(2));
   net->eval();
   const auto batch = images(2, 4);
   const auto output = net->forward(batch, EquilibriumOptions{.gradient = Unrolled{.steps = 3}});
@@ -207,7 +119,7 @@ TEST_F(Mdeq, UnrolledIsTheStepRepeated) {
 TEST_F(Mdeq, BFloat16ReachesEveryParameter) {
   // The solve casts weights without a tape; the step that is differentiated needs its own casts.
   const auto gradients = [&](Precision precision) {
-    MdeqClassifier net(small(3), test::generator(1));
+    MdeqClassifier net(small_mdeq(3), test::generator(1));
     const auto batch = torch::randn({4, 3, 8, 8}, test::generator(2));
     const PrecisionScope scope(precision, torch::kCPU);
     const EquilibriumOptions plan{.forward = Picard{.max_evals = 8},
@@ -229,7 +141,7 @@ TEST_F(Mdeq, BFloat16ReachesEveryParameter) {
 
 TEST_F(Mdeq, TheGeneratorDecidesTheStart) {
   const auto weights = [](uint64_t stream) {
-    const MdeqClassifier net(small(2), test::generator(stream));
+    const MdeqClassifier net(small_mdeq(2), test::generator(stream));
     std::vector<torch::Tensor> flat;
     for (const auto& parameter : net->parameters()) flat.push_back(parameter.detach().flatten());
     return torch::cat(flat);
@@ -241,7 +153,7 @@ TEST_F(Mdeq, TheGeneratorDecidesTheStart) {
 TEST_F(Mdeq, MisuseIsNamed) {
   using ::testing::HasSubstr;
   using ::testing::ThrowsMessage;
-  auto net = model(small(3));
+  auto net = model(small_mdeq(3));
   EXPECT_THAT([&] { net->forward(images(2, 6), kPlan); },
               ThrowsMessage<Error>(HasSubstr("6×6 cannot be halved 2 times")));
   EXPECT_THAT(
