@@ -82,7 +82,8 @@ void add_stem(torch::nn::Sequential& features, Stem stem, int64_t channels) {
   features->push_back(
       "conv0", stem == Stem::Cifar ? convolution(3, channels, 3) : convolution(3, channels, 7, 2));
   features->push_back("norm0", torch::nn::BatchNorm2d(channels));
-  features->push_back("relu0", torch::nn::Functional([](torch::Tensor x) { return x.relu_(); }));
+  features->push_back("relu0",
+                      torch::nn::Functional([](const torch::Tensor& x) { return x.relu_(); }));
   if (stem == Stem::Cifar) return;
   features->push_back("pool0",
                       torch::nn::MaxPool2d(torch::nn::MaxPool2dOptions(3).stride(2).padding(1)));
@@ -98,7 +99,8 @@ DenseNetOptions densenet264(Stem stem, int64_t classes, int64_t growth) {
   return {.layers = {6, 12, 64, 48}, .growth = growth, .stem = stem, .classes = classes};
 }
 
-DenseNetImpl::DenseNetImpl(const DenseNetOptions& options, std::optional<at::Generator> generator) {
+DenseNetImpl::DenseNetImpl(const DenseNetOptions& options,
+                           const std::optional<at::Generator>& generator) {
   const auto& layers = options.layers;
   require(*std::min_element(layers.begin(), layers.end()) >= 1,
           "densenet: layers = ", c10::IntArrayRef(layers), ", must all be ≥ 1");

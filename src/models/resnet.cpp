@@ -70,7 +70,7 @@ ResNetOptions resnet101(Stem stem, int64_t classes) {
   return {.blocks = {3, 4, 23, 3}, .bottleneck = true, .stem = stem, .classes = classes};
 }
 
-ResNetImpl::ResNetImpl(const ResNetOptions& options, std::optional<at::Generator> generator)
+ResNetImpl::ResNetImpl(const ResNetOptions& options, const std::optional<at::Generator>& generator)
     : stem_(options.stem) {
   const auto& blocks = options.blocks;
   require(*std::min_element(blocks.begin(), blocks.end()) >= 1,

@@ -102,6 +102,7 @@ std::vector<std::string> grouped_names(const std::vector<std::string>& names) {
     groups[pattern].push_back(name);
   }
   std::vector<std::string> lines;
+  lines.reserve(groups.size());
   for (const auto& [pattern, members] : groups) {
     lines.push_back(members.size() == 1 ? members.front()
                                         : c10::str(members.size(), " × ", pattern));

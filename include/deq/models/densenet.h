@@ -28,7 +28,7 @@ DenseNetOptions densenet264(Stem stem = Stem::Cifar, int64_t classes = 10, int64
 class DenseNetImpl : public torch::nn::Module {
  public:
   explicit DenseNetImpl(const DenseNetOptions& options = {},
-                        std::optional<at::Generator> generator = {});
+                        const std::optional<at::Generator>& generator = {});
 
   /// Logits [B, classes] of images [B, 3, H, W].
   torch::Tensor forward(const torch::Tensor& images);

@@ -30,7 +30,7 @@ ResNetOptions resnet101(Stem stem = Stem::Cifar, int64_t classes = 10);
 class ResNetImpl : public torch::nn::Module {
  public:
   explicit ResNetImpl(const ResNetOptions& options = {},
-                      std::optional<at::Generator> generator = {});
+                      const std::optional<at::Generator>& generator = {});
 
   /// Logits [B, classes] of images [B, 3, H, W].
   torch::Tensor forward(const torch::Tensor& images);
