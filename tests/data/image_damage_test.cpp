@@ -1,0 +1,111 @@
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "data/image_files.h"
+#include "deq/core/error.h"
+#include "deq/data/image_decode.h"
+#include "support/seed.h"
+
+namespace deq {
+namespace {
+
+using testing::encode_jpeg;
+using testing::encode_png;
+using testing::JpegKind;
+using testing::smooth_image;
+
+std::vector<std::string> files() {
+  const auto image = smooth_image(24, 31);
+  return {encode_jpeg(image),
+          encode_jpeg(image, {.progressive = true}),
+          encode_jpeg(image.narrow(0, 0, 1), {.kind = JpegKind::Grey}),
+          encode_jpeg(torch::cat({image, image.narrow(0, 0, 1)}), {.kind = JpegKind::AdobeYcck}),
+          encode_png(image),
+          encode_png(image, {.bits = 16, .interlaced = true}),
+          encode_png(image.narrow(0, 0, 1), {.palette = true})};
+}
+
+/// The image, or an Error of one line; anything else ends the test program.
+std::optional<torch::Tensor> read(const std::string& bytes) {
+  try {
+    // Small: what a damaged header asks for is not what is tested here.
+    return decode_image(bytes, {.max_pixels = 100'000});
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
+    EXPECT_STRNE(error.what(), "");
+    return std::nullopt;
+  }
+}
+
+class ImageDamage : public test::Seeded {
+ protected:
+  std::mt19937_64 numbers_{test::seed()};
+  size_t below(size_t count) { return numbers_() % count; }
+};
+
+TEST_F(ImageDamage, ATruncatedFileIsNeverAnImage) {
+  for (const auto& bytes : files()) {
+    ASSERT_TRUE(read(bytes));
+    for (size_t length = 0; length < bytes.size(); ++length) {
+      EXPECT_FALSE(read(bytes.substr(0, length))) << length << " of " << bytes.size();
+    }
+  }
+}
+
+TEST_F(ImageDamage, FlippedBytesAreReadOrRefused) {
+  int refused = 0;
+  for (const auto& bytes : files()) {
+    for (int round = 0; round < 400; ++round) {
+      auto damaged = bytes;
+      for (size_t i = 0; i <= below(4); ++i) {
+        damaged[below(damaged.size())] = static_cast<char>(numbers_());
+      }
+      const auto image = read(damaged);
+      refused += image ? 0 : 1;
+      EXPECT_TRUE(!image || image->size(0) == 3);
+    }
+  }
+  EXPECT_GT(refused, 0);
+}
+
+TEST_F(ImageDamage, NoFlippedByteOfAPngsPixelsPasses) {
+  const auto bytes = encode_png(smooth_image(24, 31));
+  const auto data = bytes.find("IDAT");
+  for (size_t place = data + 4; place + 12 < bytes.size(); ++place) {
+    auto damaged = bytes;
+    damaged[place] = static_cast<char>(damaged[place] ^ 0x10);
+    EXPECT_FALSE(read(damaged)) << place;
+  }
+}
+
+TEST_F(ImageDamage, PartsThatAreCutOutOrDoubled) {
+  for (const auto& bytes : files()) {
+    for (int round = 0; round < 200; ++round) {
+      const auto first = below(bytes.size()), count = below(64);
+      read(bytes.substr(0, first) + bytes.substr(std::min(first + count, bytes.size())));
+      read(bytes.substr(0, first) + bytes.substr(first, count) + bytes.substr(first));
+    }
+  }
+}
+
+TEST_F(ImageDamage, NoiseAfterASignature) {
+  for (const std::string signature : {"\xff\xd8\xff", "\x89PNG\r\n\x1a\n"}) {
+    for (int round = 0; round < 500; ++round) {
+      auto bytes = signature;
+      for (size_t i = below(300); i-- > 0;) bytes.push_back(static_cast<char>(numbers_()));
+      EXPECT_FALSE(read(bytes));
+    }
+  }
+}
+
+TEST_F(ImageDamage, BytesAfterTheEndDoNotMatter) {
+  for (const auto& bytes : files()) {
+    const auto image = read(bytes), longer = read(bytes + "more");
+    ASSERT_TRUE(image && longer);
+    EXPECT_TRUE(image->equal(*longer));
+  }
+}
+
+}  // namespace
+}  // namespace deq
