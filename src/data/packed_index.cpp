@@ -143,6 +143,7 @@ PackedIndex read_packed_index(const fs::path& folder) {
   for (const auto* numbers : {&shards, &offsets, &lengths, &checksums, &name_ends}) {
     content.check(numbers->size() == labels.size(), "its columns differ in length");
   }
+  content.check(!labels.empty(), "it lists no images");
   const auto name_bytes = content.tensor("names", torch::kUInt8);
   const std::string_view names(static_cast<const char*>(name_bytes.const_data_ptr()),
                                static_cast<size_t>(name_bytes.numel()));

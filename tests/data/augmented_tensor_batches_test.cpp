@@ -5,6 +5,7 @@
 
 #include "data/augment_batch.h"
 #include "data/random_purpose.h"
+#include "deq/core/cuda.h"
 #include "deq/core/error.h"
 #include "deq/core/rng.h"
 #include "deq/data/loader.h"
@@ -60,6 +61,19 @@ TEST_F(Augmented, TheGatherGivesTheSameBits) {
     }
     EXPECT_TRUE(gather_batch(set_.images, chosen.data(), windows, normalisation.table())
                     .equal(cut_batch(set_.images, chosen.data(), windows, normalisation)));
+  }
+}
+
+TEST_F(Augmented, AGpuGivesTheSameBits) {
+  if (!load_cuda().available) GTEST_SKIP() << load_cuda().reason;
+  const ImageTensors there{set_.images.to(torch::kCUDA), set_.labels.to(torch::kCUDA), {}};
+  const AugmentedTensorBatches here(set_, cifar_training(), shard_);
+  const AugmentedTensorBatches on_gpu(there, cifar_training(), shard_);
+  for (int64_t i = 0; i < here.batches(); ++i) {
+    const auto expected = here.batch(1, i), batch = on_gpu.batch(1, i);
+    EXPECT_TRUE(batch.tensors[0].is_cuda());
+    EXPECT_TRUE(batch.tensors[0].cpu().equal(expected.tensors[0])) << i;
+    EXPECT_TRUE(batch.tensors[1].cpu().equal(expected.tensors[1])) << i;
   }
 }
 
