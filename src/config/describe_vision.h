@@ -82,6 +82,7 @@ void describe_own(Visitor& v, ResNetModel& model) {
 template <class Visitor>
 void describe_own(Visitor& v, DenseNetModel& model) {
   v.choice("depth", model.depth, kDenseNetDepths, "Layers.");
+  v.number("growth", model.growth, at_least(1), "Channels that a layer adds.");
   v.choice("stem", model.stem, kStems, "How it begins: for small images or for those of ImageNet.");
   v.number("classes", model.classes, at_least(1), "As many as the data has.");
 }

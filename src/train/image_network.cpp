@@ -49,8 +49,10 @@ ResNetOptions options_of(const ResNetModel& model) {
 }
 
 DenseNetOptions options_of(const DenseNetModel& model) {
-  return model.depth == DenseNetDepth::Layers264 ? densenet264(model.stem, model.classes)
-                                                 : densenet121(model.stem, model.classes);
+  auto options = model.depth == DenseNetDepth::Layers264 ? densenet264(model.stem, model.classes)
+                                                         : densenet121(model.stem, model.classes);
+  options.growth = model.growth;
+  return options;
 }
 
 }  // namespace

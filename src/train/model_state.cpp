@@ -11,6 +11,13 @@ std::map<std::string, torch::Tensor> model_tensors(const torch::nn::Module& mode
   return tensors;
 }
 
+void place_model(torch::nn::Module& model, torch::Device device, torch::ScalarType type) {
+  for (auto& [name, tensor] : model_tensors(model)) {
+    tensor.set_data(
+        tensor.data().to(device, tensor.is_floating_point() ? type : tensor.scalar_type()));
+  }
+}
+
 void restore_tensors(const std::map<std::string, torch::Tensor>& targets,
                      const std::map<std::string, torch::Tensor>& sources, const std::string& what) {
   for (const auto& [name, tensor] : sources) {

@@ -27,7 +27,10 @@ void StepFigures::add(const TaskPass& pass, double weight) {
     values_[kAdjoint] += weight * static_cast<double>(adjoint.evaluations);
     values_[kPerSample] += weight * mean_evaluations(forward);
     values_[kResidual] += share * forward.mean_relative();
-    if (!adjoint.samples.empty()) values_[kAdjointResidual] += share * adjoint.mean_relative();
+    if (!adjoint.samples.empty()) {
+      values_[kAdjointResidual] += share * adjoint.mean_relative();
+      values_[kAdjointMeasured] += share;
+    }
     const double sample = share / static_cast<double>(forward.samples.size());
     for (const auto& one : forward.samples) {
       values_[kStops + static_cast<size_t>(one.status)] += sample;
@@ -44,24 +47,26 @@ void StepFigures::reduce(World& world, torch::Device device) {
   std::copy_n(row.const_data_ptr<double>(), values_.size(), values_.begin());
 }
 
-void StepWindow::add(const StepFigures& figures, bool penalised) {
+void StepWindow::add(const StepFigures& figures) {
   ++steps_;
-  penalised_ += penalised ? 1 : 0;
   for (size_t i = 0; i < StepFigures::kCount; ++i) sums_[i] += figures[i];
 }
 
 Metrics StepWindow::means() const {
   const auto mean = [this](size_t name) { return sums_[name] / static_cast<double>(steps_); };
   Metrics line{{"loss", mean(StepFigures::kLoss)}, {"task_loss", mean(StepFigures::kTaskLoss)}};
-  if (penalised_ > 0) {
-    line.emplace_back("penalty", sums_[StepFigures::kPenalty] / static_cast<double>(penalised_));
+  if (sums_[StepFigures::kPenalised] > 0) {
+    line.emplace_back("penalty", sums_[StepFigures::kPenalty] / sums_[StepFigures::kPenalised]);
   }
   if (sums_[StepFigures::kForward] > 0) {
     append(line, {{"nfe_forward", mean(StepFigures::kForward)},
                   {"nfe_sample", mean(StepFigures::kPerSample)},
                   {"nfe_adjoint", mean(StepFigures::kAdjoint)},
-                  {"residual", mean(StepFigures::kResidual)},
-                  {"adjoint_residual", mean(StepFigures::kAdjointResidual)}});
+                  {"residual", mean(StepFigures::kResidual)}});
+    if (sums_[StepFigures::kAdjointMeasured] > 0) {
+      line.emplace_back("adjoint_residual", sums_[StepFigures::kAdjointResidual] /
+                                                sums_[StepFigures::kAdjointMeasured]);
+    }
     for (size_t status = 0; status < std::size(kStopNames); ++status) {
       const double share = mean(StepFigures::kStops + status);
       if (share > 0) line.emplace_back(c10::str("stopped.", kStopNames[status]), share);

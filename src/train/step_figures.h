@@ -20,12 +20,14 @@ class StepFigures {
     kLoss,
     kTaskLoss,
     kPenalty,
+    kPenalised,  // 1 where there was a penalty
     kForward,    // evaluations of the forward solves
     kPerSample,  // evaluations that a sample needed, on average
     kAdjoint,    // evaluations of the adjoint solves
     kResidual,   // of the forward solves, relative
     kAdjointResidual,
-    kStops,  // and one for every Status: shares of the samples
+    kAdjointMeasured,  // the share of passes whose adjoint solve has a residual
+    kStops,            // and one for every Status: shares of the samples
     kUnreadable = kStops + static_cast<size_t>(Status::NotRun) + 1,
     kInterrupted,  // a rank was asked to end
     kCount
@@ -47,13 +49,13 @@ class StepFigures {
 /// Steps since the last line of training metrics.
 class StepWindow {
  public:
-  void add(const StepFigures& figures, bool penalised);
+  void add(const StepFigures& figures);
   int64_t steps() const { return steps_; }
   /// The means; what was never measured is left out.
   Metrics means() const;
 
  private:
-  int64_t steps_ = 0, penalised_ = 0;
+  int64_t steps_ = 0;
   StepFigures sums_;
 };
 

@@ -131,7 +131,7 @@ class Trainer::Loop {
         scale_gradients(optimiser_.parameters(), *clip / gradient_norm_);
       }
       optimiser_.step(plan_.lr * state_.lr_scale);
-      window_.add(figures, plan_.penalised);
+      window_.add(figures);
     }
     state_.skipped_in_a_row = finite ? 0 : state_.skipped_in_a_row + 1;
     state_.skipped += finite ? 0 : 1;
@@ -168,7 +168,10 @@ class Trainer::Loop {
     figures.add(pass, weight);
     figures[StepFigures::kLoss] += weight * loss.item<double>();
     figures[StepFigures::kTaskLoss] += weight * pass.loss.item<double>();
-    if (penalty.defined()) figures[StepFigures::kPenalty] += weight * penalty.item<double>();
+    if (penalty.defined()) {
+      figures[StepFigures::kPenalty] += weight * penalty.item<double>();
+      figures[StepFigures::kPenalised] += weight;
+    }
     figures[StepFigures::kUnreadable] += static_cast<double>(batch.skipped * world_->size());
     last_reports_.clear();
     for (auto& equilibrium : pass.equilibria)
@@ -244,7 +247,9 @@ class Trainer::Loop {
       const PrecisionScope precision(recipe_.precision, device_);
       const auto how = evaluation_options(recipe_);
       append(line, task_.evaluate(how, *world_));
+      const bool solves = std::isfinite(number(line, "nfe_forward"));
       for (const int64_t budget : recipe_.train.eval_budgets) {
+        if (!solves) break;  // an explicit network has no budget
         auto hurry = how;
         hurry.forward = with_max_evals(how.forward, budget);
         const auto hurried = task_.evaluate(hurry, *world_);

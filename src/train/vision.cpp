@@ -12,6 +12,7 @@
 #include "deq/jacobian/spectrum.h"
 #include "train/image_network.h"
 #include "train/image_sets.h"
+#include "train/model_state.h"
 
 namespace deq {
 namespace {
@@ -76,7 +77,7 @@ VisionTask::VisionTask(const VisionConfig& config, torch::Device device) {
   const auto found = static_cast<int64_t>(parts_->sets.classes.size());
   require<UsageError>(found == classes_of(config.model), config.data.path, " holds ", found,
                       " classes, but model.classes = ", classes_of(config.model));
-  model().to(device, storage_type(config.precision));
+  place_model(model(), device, storage_type(config.precision));
 }
 
 VisionTask::~VisionTask() = default;

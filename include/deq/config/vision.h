@@ -49,6 +49,7 @@ struct ResNetModel {
 
 struct DenseNetModel {
   DenseNetDepth depth = DenseNetDepth::Layers121;
+  int64_t growth = 32;
   Stem stem = Stem::Cifar;
   int64_t classes = 10;
 };
