@@ -62,13 +62,13 @@ TrainingState Persistence::load_newest(const TrainingState& otherwise,
                                        const std::function<void(const std::string&)>& warn) {
   auto state = otherwise;
   if (world_->is_main()) {
-    std::string damage;
-    const auto found = files_.newest([&](const std::string& why) {
-      warn(why);
-      if (damage.empty()) damage = why;
-    });
+    std::vector<std::string> damages;
+    const auto found =
+        files_.newest([&damages](const std::string& why) { damages.push_back(why); });
     // To begin again would throw away the metrics of a run that may yet be saved by hand.
-    require(found || damage.empty(), "no checkpoint of this run is whole: ", damage);
+    require(found || damages.empty(),
+            "no checkpoint of this run is whole: ", damages.empty() ? "" : damages.front());
+    for (const auto& damage : damages) warn(damage);
     if (found) {
       const auto text = found->file.metadata.find(kStateKey);
       require(text != found->file.metadata.end(), found->path.string(),

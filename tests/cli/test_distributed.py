@@ -99,7 +99,10 @@ class DistributedTest(ProgramTest):
             values, expected = array.array(code, content), array.array(code, theirs[name][2])
             scale = max(1.0, *map(abs, expected))
             worst = max(abs(a - b) for a, b in zip(values, expected)) / scale
-            self.assertLess(worst, tolerance, name)
+            # Gradients are sums of terms of both signs, whose rounding is relative to the terms: in float32
+            # the optimiser's means of them agree to a digit less than the weights.
+            loss_of_digits = 10 if precision == "float32" and name.startswith("optimiser/") else 1
+            self.assertLess(worst, loss_of_digits * tolerance, name)
         self.assertEqual([path.name for path in self.checkpoints(run)],
                          [path.name for path in self.checkpoints(reference)])
 
