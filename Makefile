@@ -33,10 +33,11 @@ setup-test:
 setup-dev:
 	@scripts/setup.sh --dev
 
-# Configures when there is nothing configured; ninja does it again whenever it is needed.
+# Configures when there is nothing configured; ninja does it again whenever it is needed. The second
+# argument names what to build, if it is not everything.
 define build_preset
 	@test -f build/$(1)/build.ninja || cmake --preset $(1)
-	@cmake --build build/$(1) -j $(JOBS)
+	@cmake --build build/$(1) -j $(JOBS) $(if $(2),--target $(2))
 endef
 
 build: setup
@@ -60,7 +61,8 @@ tsan: setup
 	@OMP_NUM_THREADS=1 TSAN_OPTIONS=suppressions=$(CURDIR)/cmake/tsan.supp \
 	  build/tsan/bin/test_data --gtest_brief=1
 
-demo: build
+demo: setup
+	$(call build_preset,release,deq_cli)
 	build/release/bin/deq demo
 
 bench: build
