@@ -169,7 +169,6 @@ TEST_F(MdeqCellTest, BFloat16ReachesEveryParameter) {
   // Eight bits, in sums that mostly cancel.
   const auto cosine = torch::cosine_similarity(torch::cat(all_exact), torch::cat(all_rounded), 0);
   EXPECT_GT(cosine.item<double>(), 0.9);
-std::cerr << "cos " << cosine.item<double>() << "\n";
 }
 
 TEST_F(MdeqCellTest, DropoutIsDrawnOnceASolveAndOnlyInTraining) {
