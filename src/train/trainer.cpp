@@ -225,10 +225,31 @@ class Trainer::Loop {
   }
 
   double spectral_radius() {
+    average_buffers();
     task_.model().eval();
     const double rho = number(task_.stability(), "rho");
     task_.model().train();
-    return rho;
+    return of_main(rho);
+  }
+
+  /// Statistics that layers keep, such as BatchNorm's, come from each rank's own samples. Whoever
+  /// looks at the model sees their mean.
+  void average_buffers() {
+    if (world_->size() == 1) return;
+    const torch::NoGradGuard no_grad;
+    for (auto& buffer : task_.model().buffers()) {
+      if (!buffer.is_floating_point()) continue;
+      world_->sum(buffer);
+      buffer.div_(world_->size());
+    }
+  }
+
+  /// The main rank's number, on every rank.
+  double of_main(double number) {
+    if (world_->size() == 1) return number;
+    const auto shared = torch::tensor(number, torch::TensorOptions(device_).dtype(torch::kFloat64));
+    world_->broadcast(shared);
+    return shared.item<double>();
   }
 
   bool evaluation_due() const {
@@ -240,6 +261,7 @@ class Trainer::Loop {
   /// Whether this is the best so far.
   bool evaluate() {
     flush_window();
+    average_buffers();
     task_.model().eval();
     auto line = head_of_line("valid");
     {
@@ -360,10 +382,7 @@ class Trainer::Loop {
     if (policy.every_steps && state_.step % *policy.every_steps == 0) return true;
     // The clocks of ranks differ: the main one's decides, where all of them look.
     if (state_.step % recipe_.train.log_every != 0) return false;
-    auto due = torch::tensor(seconds_since(last_saved_) > 60 * policy.every_minutes ? 1.0 : 0.0,
-                             torch::TensorOptions(device_));
-    world_->broadcast(due);
-    return due.item<double>() > 0;
+    return of_main(seconds_since(last_saved_)) > 60 * policy.every_minutes;
   }
 
   void save() {
@@ -371,6 +390,7 @@ class Trainer::Loop {
     state_.seconds = seconds_before_ + seconds_since(resumed_at_);
     state_.gamma = controller_.gamma();
     state_.held_smoothed = controller_.smoothed();
+    average_buffers();
     last_saved_ = Clock::now();
     persistence_.save(state_);
   }

@@ -10,7 +10,7 @@ from program import SEED, ProgramTest
 
 SIZE = 8
 COLOURS = {"blue": (40, 60, 200), "green": (50, 190, 60), "red": (210, 50, 40)}
-TRAIN, TEST = 24, 8  # images of each class
+TRAIN, TEST = 24, 50  # images of each class; enough to test on for two batches
 
 
 def png(pixels: list[list[tuple[int, int, int]]]) -> bytes:
@@ -125,8 +125,8 @@ class Learning(VisionTest):
         self.assertEqual(self.weights("inline"), self.weights("workers"))
 
     def test_two_processes_follow_one(self):
-        # BatchNorm sees each process's own samples, so only runs without it can agree: here the
-        # validation, which every rank does its share of, and that all goes well.
+        # BatchNorm sees each process's own samples, so the trainings differ. What must agree is the
+        # validation, of which each does its share with the means of both's statistics.
         result = json.loads(self.deq("train", self.config, "--set", "train.epochs=1", "--nproc", "2",
                                      "--out", "run", "--json").stdout)
         evaluated = json.loads(self.deq("eval", "run", "--json").stdout)
