@@ -1,3 +1,5 @@
+#include <c10/util/ArrayRef.h>
+
 #include <algorithm>
 
 #include "data/cifar_files.h"
@@ -24,8 +26,8 @@ void read_python_batch(std::string_view bytes, const Rows& rows) {
   const std::vector<int64_t> expected = {rows.count, kPixelBytes};
   require(data->shape == expected &&
               static_cast<int64_t>(data->bytes.size()) == rows.count * kPixelBytes,
-          "\"data\" has shape ", at::IntArrayRef(data->shape), " and ", data->bytes.size(),
-          " bytes, must be ", at::IntArrayRef(expected));
+          "\"data\" has shape ", c10::IntArrayRef(data->shape), " and ", data->bytes.size(),
+          " bytes, must be ", c10::IntArrayRef(expected));
   const auto& labels = list_at(pickle, "labels");
   require(static_cast<int64_t>(labels.size()) == rows.count, "it has ", labels.size(),
           " labels, must be ", rows.count);

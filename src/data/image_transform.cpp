@@ -1,5 +1,6 @@
 #include "deq/data/image_transform.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "data/image_normalisation.h"

@@ -1,5 +1,6 @@
 #include "data/image_window.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "data/image_random.h"
