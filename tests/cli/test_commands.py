@@ -83,7 +83,8 @@ class Report(ProgramTest):
     def test_several_runs_on_one_page_that_loads_nothing(self):
         self.train("a")
         self.train("b", "--set", "jacobian.gamma=4")
-        self.deq("report", "a", "b", "--out", "both.html", "--title", "A </script> title")
+        result = self.deq("report", "a", "b", "--out", "both.html", "--title", "A </script> title", "--json")
+        self.assertEqual(json.loads(result.stdout), {"report": "both.html"})
         page = (self.folder / "both.html").read_text()
         data = json.loads(re.search(r'id="deq-data">(.*?)</script>', page, re.DOTALL)[1])
         self.assertEqual([run["gamma"] for run in data["runs"]], ["1", "4"])

@@ -4,6 +4,7 @@
 #include "commands.h"
 #include "deq/io/atomic_file.h"
 #include "deq/report/report.h"
+#include "output.h"
 
 namespace deq::cli {
 namespace {
@@ -11,6 +12,7 @@ namespace {
 struct Arguments {
   std::vector<std::string> runs;
   std::string out, title = "libdeq report";
+  bool json = false;
 };
 
 void run(const Arguments& arguments) {
@@ -18,7 +20,7 @@ void run(const Arguments& arguments) {
   const auto file =
       arguments.out.empty() ? runs.front() / "report.html" : std::filesystem::path(arguments.out);
   write_file_atomically(file, render_report(runs, arguments.title));
-  std::cout << file.string() << '\n';
+  std::cout << (arguments.json ? to_json({{"report", file.string()}}) : file.string()) << '\n';
 }
 
 }  // namespace
@@ -30,6 +32,7 @@ void add_report(CLI::App& program) {
   command->add_option("RUN", arguments->runs, "run folders")->required();
   command->add_option("--out", arguments->out, "the file (default: report.html in the first run)");
   command->add_option("--title", arguments->title, "the page's title")->capture_default_str();
+  command->add_flag("--json", arguments->json, "print the file's name in a JSON object");
   command->callback([arguments] { run(*arguments); });
 }
 
