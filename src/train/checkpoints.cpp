@@ -36,6 +36,7 @@ std::vector<fs::path> steps_in(const fs::path& folder) {
   }
   std::sort(found.rbegin(), found.rend());
   std::vector<fs::path> paths;
+  paths.reserve(found.size());
   for (auto& [step, path] : found) paths.push_back(std::move(path));
   return paths;
 }

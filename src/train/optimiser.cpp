@@ -76,18 +76,18 @@ struct Optimiser::Touched {
   std::vector<torch::Tensor> parameters, gradients, first, second, steps;
 };
 
-Optimiser::Optimiser(const OptimiserOptions& options, NamedParameters parameters)
+Optimiser::Optimiser(const OptimiserOptions& options, const NamedParameters& parameters)
     : options_(options) {
   validate(options_);
   const auto* sgd = std::get_if<Sgd>(&options_);
-  for (auto& [parameter_name, parameter] : parameters) {
+  for (const auto& [parameter_name, parameter] : parameters) {
     if (sgd == nullptr || sgd->momentum > 0) first_.push_back(torch::zeros_like(parameter));
     if (sgd == nullptr) {
       second_.push_back(torch::zeros_like(parameter));
       steps_.push_back(torch::zeros({}, parameter.options().dtype(torch::kFloat32)));
     }
-    names_.push_back(std::move(parameter_name));
-    parameters_.push_back(std::move(parameter));
+    names_.push_back(parameter_name);
+    parameters_.push_back(parameter);
   }
 }
 

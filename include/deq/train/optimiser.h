@@ -48,7 +48,7 @@ class Optimiser {
  public:
   using NamedParameters = std::vector<std::pair<std::string, torch::Tensor>>;
 
-  Optimiser(const OptimiserOptions& options, NamedParameters parameters);
+  Optimiser(const OptimiserOptions& options, const NamedParameters& parameters);
 
   /// One step at this learning rate. A parameter without a gradient stays as it is.
   void step(double lr);
