@@ -1,5 +1,7 @@
 #include "train/step_figures.h"
 
+#include "train/rank_sum.h"
+
 namespace deq {
 namespace {
 
@@ -39,12 +41,8 @@ void StepFigures::add(const TaskPass& pass, double weight) {
 }
 
 void StepFigures::reduce(World& world, torch::Device device) {
-  if (world.size() == 1) return;
-  auto row = torch::from_blob(values_.data(), {kCount}, torch::kFloat64)
-                 .to(device, /*non_blocking=*/false, /*copy=*/true);
-  world.sum(row);
-  row = row.cpu() / world.size();
-  std::copy_n(row.const_data_ptr<double>(), values_.size(), values_.begin());
+  sum_over_ranks(values_, world, device);
+  for (double& value : values_) value /= static_cast<double>(world.size());
 }
 
 void StepWindow::add(const StepFigures& figures) {

@@ -303,10 +303,10 @@ class Trainer::Loop {
     const std::string what =
         c10::str("the loss or its gradient was not finite in ", state_.skipped_in_a_row,
                  " steps in a row, up to step ", state_.step);
-    require(state_.rollbacks<failure.rollbacks, "training stopped: ", what, state_.rollbacks> 0
-                ? c10::str(", after going back ", state_.rollbacks, " times")
-                : "",
-            "; ", advice_on_failure());
+    const std::string tried =
+        state_.rollbacks == 0 ? "" : c10::str(", after going back ", state_.rollbacks, " times");
+    require(state_.rollbacks < failure.rollbacks, "training stopped: ", what, tried, "; ",
+            advice_on_failure());
     const auto before = state_;
     load_newest();
     state_.lr_scale = before.lr_scale * failure.lr_factor;

@@ -13,6 +13,7 @@
 #include "train/image_network.h"
 #include "train/image_sets.h"
 #include "train/model_state.h"
+#include "train/rank_sum.h"
 
 namespace deq {
 namespace {
@@ -47,15 +48,6 @@ struct Tally {
       sums[kEvaluations] += static_cast<double>(equilibrium.report.evaluations);
       reports.push_back(equilibrium.report);
     }
-  }
-
-  void reduce(World& world, torch::Device device) {
-    if (world.size() == 1) return;
-    auto row = torch::from_blob(sums.data(), {kCount}, torch::kFloat64)
-                   .to(device, torch::kFloat64, /*non_blocking=*/false, /*copy=*/true);
-    world.sum(row);
-    row = row.cpu();
-    std::copy_n(row.const_data_ptr<double>(), sums.size(), sums.begin());
   }
 };
 
@@ -106,7 +98,7 @@ Metrics VisionTask::evaluate(const EquilibriumPlan& how, World& world) {
         source.batch(0, index).to(parts_->device, storage_type(parts_->config.precision));
     tally.add(parts_->network->forward(batch.tensors[0], how), batch.tensors[1]);
   }
-  tally.reduce(world, parts_->device);
+  sum_over_ranks(tally.sums, world, parts_->device);
   const auto mean = [&tally](Tally::Name name) {
     return tally.sums[name] / tally.sums[Tally::kSamples];
   };
