@@ -4,6 +4,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <utility>
 
@@ -33,6 +34,14 @@ void quieten_c10d() {
   constexpr int kErrorsOnly = 2;
   if (std::getenv("TORCH_CPP_LOG_LEVEL") != nullptr) return;
   FLAGS_caffe2_log_level = std::max(FLAGS_caffe2_log_level, kErrorsOnly);
+}
+
+/// Gloo writes to its sockets without MSG_NOSIGNAL: where a peer is gone, a rank that has not chosen
+/// otherwise would be ended by SIGPIPE before it could say so. Python ignores the signal as well.
+void survive_broken_connections() {
+  struct sigaction current {};
+  sigaction(SIGPIPE, nullptr, &current);
+  if (current.sa_handler == SIG_DFL) std::signal(SIGPIPE, SIG_IGN);
 }
 
 /// A connection to the store of its own: one that waits holds up nobody else.
@@ -88,6 +97,7 @@ std::shared_ptr<World> World::join(const WorldPlace& place, torch::Device device
   validate(place, timeout);
   if (place.size == 1) return alone();
   quieten_c10d();
+  survive_broken_connections();
   const bool host = place.rank == 0 && !place.store_is_hosted;
   const auto store = connect(place, host, timeout);
   meet(place, *store, timeout);

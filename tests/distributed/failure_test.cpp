@@ -53,6 +53,11 @@ const Scenario kLeaves("leaves", [](const auto& world) {
   if (world->rank() == 1) return;
   world->barrier();
 });
+// What Gloo's write to the socket of a rank that was just killed comes to.
+const Scenario kWritesToNobody("writes-to-nobody", [](const auto& world) {
+  raise(SIGPIPE);
+  world->barrier();
+});
 
 void expect_others_say(const std::vector<Outcome>& outcomes, size_t victim,
                        const std::string& sentence) {
@@ -68,6 +73,10 @@ TEST(Failure, OfARankThatIsKilled) {
   EXPECT_EQ(outcomes[1].status, 128 + SIGKILL);
   expect_others_say(outcomes, 1, "rank 1 of 3 is gone (no sign of life for 5 s)");
   for (const auto& outcome : outcomes) EXPECT_LT(outcome.seconds, 15);
+}
+
+TEST(Failure, IsNotSpreadByABrokenPipe) {
+  test::expect_success(2, "writes-to-nobody");
 }
 
 TEST(Failure, OfTheRankThatHostsTheStore) {
