@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "config/base_file.h"
 #include "config/toml_values.h"
 #include "deq/config/config_error.h"
 #include "deq/io/atomic_file.h"
@@ -91,7 +92,7 @@ Entry* Table::find(std::string_view key) {
 
 Document parse_document(std::string_view text, const std::string& source,
                         const std::vector<std::string>& overrides) {
-  Document document{.source = source, .root = parse_toml(text, source)};
+  Document document{.source = source, .root = with_base(parse_toml(text, source), source)};
   for (const std::string& override_text : overrides) apply_override(document.root, override_text);
   return document;
 }

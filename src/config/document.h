@@ -41,7 +41,8 @@ struct Entry {
   Place place{};
 };
 
-/// A TOML text with its overrides applied; every value knows where it came from.
+/// A TOML text laid over its base, with its overrides applied; every value knows where it came
+/// from.
 struct Document {
   std::string source;
   Table root;

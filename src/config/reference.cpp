@@ -35,6 +35,10 @@ whole number may stand where a finite number is wanted.
 repeated; the last one counts. The value is read as TOML, and as a text where it is not TOML, so
 `--set solver.forward.name=anderson` needs no quotes. A table given this way replaces the whole one.
 
+A file may build on another: with `base = "other.toml"`, a path relative to the file, only what
+differs has to be written. A table that chooses another `name` or `schedule` than the base's
+replaces it whole; every other table is laid over it key by key.
+
 The effective configuration, with every key and its value, is written to the run folder as
 `config.toml`. Some keys belong to one method only, as their meaning says, and are errors with
 another.

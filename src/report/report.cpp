@@ -77,16 +77,17 @@ std::string describe(const Schedule& schedule) {
 }
 
 json run_data(const std::filesystem::path& folder) {
-  const auto loaded = load_run(folder);
+  require_run(folder);
+  const auto experiment = read_experiment(config_file(folder));
   const auto lines = read_json_lines(metrics_file(folder));
   const auto last = folder.filename().empty() ? folder.parent_path() : folder;
   json run{{"name", last.filename().string()},
            {"folder", folder.string()},
-           {"gamma", describe(loaded.experiment.recipe.jacobian.gamma)},
+           {"gamma", describe(experiment.recipe.jacobian.gamma)},
            {"config", read_file(config_file(folder))},
            {"summary", summary(lines)},
            {"metrics", {{"train", columns(lines, "train")}, {"valid", columns(lines, "valid")}}},
-           {"warnings", loaded.warnings}};
+           {"warnings", json::array()}};
   const auto residual = run["summary"].value("residual", 0.0);
   if (residual > 1e-2) {
     run["warnings"].push_back(
@@ -106,8 +107,11 @@ json run_data(const std::filesystem::path& folder) {
                  "checkpoint ",
                  rollbacks, " times."));
   }
-  if (const auto* synthetic = dynamic_cast<const SyntheticTask*>(loaded.task.get())) {
-    add_synthetic_figures(*synthetic, run);
+  // Only its figures need the model: reading the images of another run could take minutes.
+  if (experiment.name == "synthetic") {
+    const auto loaded = load_run(folder);
+    for (const auto& warning : loaded.warnings) run["warnings"].push_back(warning);
+    add_synthetic_figures(dynamic_cast<const SyntheticTask&>(*loaded.task), run);
   }
   return run;
 }
