@@ -1,0 +1,58 @@
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "deq/models/adaptive_embedding.h"
+
+namespace deq {
+
+/// What a softmax shares with the embedding.
+struct AdaptiveTies {
+  bool weights = true;              ///< the tables
+  std::vector<bool> projections{};  ///< of which clusters; empty: of none, else one entry a cluster
+};
+
+/// The name a parameter would have if it were not shared, and its own.
+using TiedName = std::pair<std::string, std::string>;
+
+/// Vectors to log-probabilities of words. What a target costs is computed in its own cluster only.
+/// Parameters: out_layers.N.{weight, bias}, out_projs.N, cluster_weight and cluster_bias; those
+/// tied to the embedding are one parameter with it, registered there alone.
+class AdaptiveSoftmaxImpl : public torch::nn::Module {
+ public:
+  AdaptiveSoftmaxImpl(const AdaptiveEmbedding& embedding, const AdaptiveTies& ties,
+                      const std::optional<at::Generator>& generator = {});
+
+  /// −log p(target) […] for vectors […, d_model] and targets […], in the targets' order.
+  torch::Tensor forward(const torch::Tensor& hidden, const torch::Tensor& targets);
+
+  /// log p of every word, […, words].
+  torch::Tensor log_probabilities(const torch::Tensor& hidden);
+
+  /// E.g. {"out_layers.0.weight", "emb_layers.0.weight"}.
+  const std::vector<TiedName>& tied() const { return tied_; }
+
+ private:
+  torch::Tensor table(int64_t cluster) const;  ///< with the clusters' rows in the first one
+  torch::Tensor bias(int64_t cluster) const;
+  torch::Tensor log_softmax(int64_t cluster, const torch::Tensor& hidden) const;
+  /// Where the first cluster's log-softmax has another cluster.
+  int64_t column(int64_t cluster) const;
+
+  AdaptiveVocabulary vocabulary_;
+  std::vector<torch::Tensor> tables_;
+  std::vector<torch::Tensor> biases_;
+  std::vector<torch::Tensor> projections_;  // one a cluster, or none
+  torch::Tensor cluster_weight_, cluster_bias_;
+  std::vector<TiedName> tied_;
+};
+TORCH_MODULE(AdaptiveSoftmax);
+
+}  // namespace deq

@@ -1,0 +1,123 @@
+#include "deq/models/adaptive_softmax.h"
+
+#include <ATen/ops/linear.h>
+#include <ATen/ops/log_softmax.h>
+#include <ATen/ops/matmul.h>
+
+#include "deq/core/error.h"
+#include "models/transformer_parameters.h"
+
+namespace deq {
+
+AdaptiveSoftmaxImpl::AdaptiveSoftmaxImpl(const AdaptiveEmbedding& embedding,
+                                         const AdaptiveTies& ties,
+                                         const std::optional<at::Generator>& generator)
+    : vocabulary_(embedding->vocabulary()) {
+  const auto clusters = vocabulary_.clusters();
+  require(ties.projections.empty() || static_cast<int64_t>(ties.projections.size()) == clusters,
+          "vocabulary: tie_projections has ", ties.projections.size(),
+          " entries, must have none or one for each of the ", clusters, " clusters");
+  if (clusters > 1) {
+    cluster_weight_ = register_parameter(
+        "cluster_weight",
+        normal_numbers({clusters - 1, vocabulary_.d_embed}, vocabulary_.init_std, generator));
+    cluster_bias_ = register_parameter("cluster_bias", torch::zeros({clusters - 1}));
+  }
+  const auto layers = static_cast<int64_t>(embedding->tables().size());
+  for (int64_t i = 0; i < layers; ++i) {
+    const auto& tied = embedding->tables()[static_cast<size_t>(i)];
+    const auto name = c10::str("out_layers.", i, ".weight");
+    if (ties.weights) {
+      tables_.push_back(tied);
+      tied_.emplace_back(name, c10::str("emb_layers.", i, ".weight"));
+    } else {
+      tables_.push_back(
+          parameter_at(*this, name, normal_numbers(tied.sizes(), vocabulary_.init_std, generator)));
+    }
+    biases_.push_back(
+        parameter_at(*this, c10::str("out_layers.", i, ".bias"), torch::zeros({tied.size(0)})));
+  }
+  if (!vocabulary_.projected()) return;
+  for (int64_t i = 0; i < clusters; ++i) {
+    // With one table there is one projection, which serves all clusters.
+    const auto source = vocabulary_.one_table() ? 0 : i;
+    const auto& tied = embedding->projections()[static_cast<size_t>(source)];
+    const auto name = projection_name("out_projs", i, vocabulary_);
+    if (!ties.projections.empty() && ties.projections[static_cast<size_t>(i)]) {
+      projections_.push_back(tied);
+      tied_.emplace_back(name, projection_name("emb_projs", source, vocabulary_));
+    } else {
+      projections_.push_back(parameter_at(
+          *this, name, normal_numbers(tied.sizes(), vocabulary_.projection_init_std, generator)));
+    }
+  }
+}
+
+torch::Tensor AdaptiveSoftmaxImpl::table(int64_t cluster) const {
+  const auto words = vocabulary_.one_table() ? tables_[0].narrow(0, vocabulary_.first_word(cluster),
+                                                                 vocabulary_.size(cluster))
+                                             : tables_[static_cast<size_t>(cluster)];
+  return cluster == 0 && cluster_weight_.defined() ? torch::cat({words, cluster_weight_}) : words;
+}
+
+torch::Tensor AdaptiveSoftmaxImpl::bias(int64_t cluster) const {
+  const auto words = vocabulary_.one_table() ? biases_[0].narrow(0, vocabulary_.first_word(cluster),
+                                                                 vocabulary_.size(cluster))
+                                             : biases_[static_cast<size_t>(cluster)];
+  return cluster == 0 && cluster_bias_.defined() ? torch::cat({words, cluster_bias_}) : words;
+}
+
+int64_t AdaptiveSoftmaxImpl::column(int64_t cluster) const {
+  // The published weights have the clusters after the words, the last one first.
+  return vocabulary_.size(0) + vocabulary_.clusters() - 1 - cluster;
+}
+
+torch::Tensor AdaptiveSoftmaxImpl::log_softmax(int64_t cluster, const torch::Tensor& hidden) const {
+  const auto projected = projections_.empty()
+                             ? hidden
+                             : at::matmul(hidden, projections_[static_cast<size_t>(cluster)]);
+  const auto scores = at::linear(projected, table(cluster), bias(cluster));
+  // Probabilities of thousands of words need more digits than bfloat16 has.
+  const bool reduced = scores.element_size() < 4;
+  return at::log_softmax(scores, -1, reduced ? torch::kFloat32 : scores.scalar_type());
+}
+
+torch::Tensor AdaptiveSoftmaxImpl::forward(const torch::Tensor& hidden,
+                                           const torch::Tensor& targets) {
+  require(hidden.dim() == targets.dim() + 1 && hidden.size(-1) == vocabulary_.d_model &&
+              hidden.sizes().slice(0, static_cast<size_t>(targets.dim())) == targets.sizes(),
+          "vocabulary: vectors of shape ", hidden.sizes(), " for targets of shape ",
+          targets.sizes(), ", must have the same shape and then d_model = ", vocabulary_.d_model);
+  const auto vectors = hidden.reshape({-1, vocabulary_.d_model});
+  const auto flat = targets.reshape(-1);
+  std::vector<int64_t> bounds;
+  for (int64_t i = 0; i <= vocabulary_.clusters(); ++i) bounds.push_back(vocabulary_.first_word(i));
+  const auto parts = part_by_cluster(flat, bounds);
+
+  auto columns = flat.clone();
+  for (size_t i = 1; i < parts.size(); ++i) {
+    columns.index_fill_(0, parts[i].places, column(static_cast<int64_t>(i)));
+  }
+  auto log_p = log_softmax(0, vectors).gather(1, columns.unsqueeze(1)).squeeze(1);
+  for (size_t i = 1; i < parts.size(); ++i) {
+    const auto& [places, words] = parts[i];
+    if (parts[i].empty()) continue;
+    const auto within = log_softmax(static_cast<int64_t>(i), vectors.index_select(0, places));
+    log_p = log_p.index_add(0, places, within.gather(1, words.unsqueeze(1)).squeeze(1));
+  }
+  return log_p.neg().view(targets.sizes());
+}
+
+torch::Tensor AdaptiveSoftmaxImpl::log_probabilities(const torch::Tensor& hidden) {
+  require(hidden.dim() >= 1 && hidden.size(-1) == vocabulary_.d_model,
+          "vocabulary: vectors of shape ", hidden.sizes(),
+          ", must end in d_model = ", vocabulary_.d_model);
+  const auto first = log_softmax(0, hidden);
+  std::vector<torch::Tensor> log_p{first.narrow(-1, 0, vocabulary_.size(0))};
+  for (int64_t i = 1; i < vocabulary_.clusters(); ++i) {
+    log_p.push_back(log_softmax(i, hidden) + first.narrow(-1, column(i), 1));
+  }
+  return torch::cat(log_p, -1);
+}
+
+}  // namespace deq

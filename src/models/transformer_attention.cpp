@@ -1,0 +1,102 @@
+#include "models/transformer_attention.h"
+
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/layer_norm.h>
+#include <ATen/ops/mm.h>
+
+#include "models/relative_attention.h"
+#include "models/transformer_context.h"
+#include "models/transformer_parameters.h"
+
+namespace deq {
+namespace {
+
+/// Keys and values of [B, n, 3, h, d], the heads first: [2, h, B, n, d], not yet in that order.
+torch::Tensor keys_values(const torch::Tensor& qkv) {
+  return qkv.narrow(2, 1, 2).permute({2, 3, 0, 1, 4});
+}
+
+}  // namespace
+
+TransformerAttention::TransformerAttention(const TransformerOptions& options,
+                                           const std::optional<at::Generator>& generator)
+    : heads_(options.heads),
+      d_head_(options.d_head),
+      horizon_(options.horizon),
+      pre_ln_(options.pre_ln),
+      attention_dropout_(register_module("dropatt", VariationalDropout(options.attention_dropout))),
+      dropout_(register_module("drop", VariationalDropout(options.dropout))) {
+  const auto width = heads_ * d_head_;
+  const auto linear = [&](const char* name, int64_t in, int64_t out, bool bias) {
+    return register_module(name, std::make_shared<TransformerLinear>(
+                                     TransformerLinearOptions{.in = in,
+                                                              .out = out,
+                                                              .bias = bias,
+                                                              .pointwise_convolution = true,
+                                                              .normalised = options.weight_norm,
+                                                              .spread = layer_spread(options)},
+                                     generator));
+  };
+  qkv_ = linear("qkv_net", options.d_model, 3 * width, false);
+  positions_ = linear("r_net", options.d_model, width, false);
+  content_bias_ = register_parameter(
+      "r_w_bias", normal_numbers({heads_, d_head_}, options.init_std, generator));
+  position_bias_ = register_parameter(
+      "r_r_bias", normal_numbers({heads_, d_head_}, options.init_std, generator));
+  out_ = linear("o_net", width, options.d_model, true);
+}
+
+torch::Tensor TransformerAttention::normalised(const torch::Tensor& x) const {
+  return at::layer_norm(x, x.size(-1));
+}
+
+torch::Tensor TransformerAttention::memory_keys_values(const torch::Tensor& z,
+                                                       const torch::Tensor& u,
+                                                       const torch::Tensor& matrix) const {
+  const auto batch = z.size(0), length = z.size(1);
+  const auto x = (pre_ln_ ? normalised(z) : z).flatten(0, 1);
+  const auto width = heads_ * d_head_;
+  // Nobody asks for a memory's queries.
+  const auto kv = at::addmm(u.flatten(0, 1).narrow(1, width, 2 * width).to(matrix.scalar_type()), x,
+                            matrix.narrow(1, width, 2 * width));
+  return kv.view({batch, length, 2, heads_, d_head_}).permute({2, 3, 0, 1, 4}).contiguous();
+}
+
+void TransformerAttention::prepare(Context& context, const Inputs& inputs) const {
+  const auto& injection = inputs[0];
+  const auto& positions = inputs[1];
+  const auto batch = injection.size(0), length = injection.size(1);
+  const auto keys = positions.size(0);
+  const auto matrix = qkv_->matrix();
+  // In the type of the weights, or autocast would convert it at every step.
+  context[kInjection] = injection.flatten(0, 1).to(matrix.scalar_type());
+  if (keys > length) context[kMemory] = memory_keys_values(inputs[2], inputs[3], matrix);
+  context[kPositions] = position_keys(at::mm(positions, positions_->matrix()), heads_);
+  context[kMask] = attention_mask(length, keys, horizon_, injection.device());
+  const auto plain = injection.options().requires_grad(false);
+  context[kAttentionDropout] = attention_dropout_->mask({heads_ * batch, length, keys}, plain);
+  context[kQkvMatrix] = matrix;
+  context[kOutMatrix] = out_->matrix();
+  context[kOutDropout] = dropout_->mask({batch, 1, out_->bias().size(0)}, plain);
+}
+
+torch::Tensor TransformerAttention::step(const torch::Tensor& z, const Context& context) const {
+  const auto x = pre_ln_ ? normalised(z) : z;
+  const auto qkv = at::addmm(context[kInjection], x.flatten(0, 1), context[kQkvMatrix])
+                       .view({z.size(0), z.size(1), 3, heads_, d_head_});
+  const auto own = keys_values(qkv);
+  const auto& memory = context[kMemory];
+  const auto all = memory.defined() ? torch::cat({memory, own}, 3) : own.contiguous();
+  const auto seen = attend(qkv.select(2, 0), all,
+                           {.content_bias = content_bias_,
+                            .position_bias = position_bias_,
+                            .positions = context[kPositions],
+                            .mask = context[kMask],
+                            .dropout = context[kAttentionDropout]});
+  auto y = at::addmm(out_->bias(), seen.flatten(0, 1), context[kOutMatrix]).view(z.sizes());
+  if (context[kOutDropout].defined()) y = y * context[kOutDropout];
+  y = y + z;
+  return pre_ln_ ? y : normalised(y);
+}
+
+}  // namespace deq

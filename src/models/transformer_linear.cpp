@@ -1,0 +1,33 @@
+#include "models/transformer_linear.h"
+
+#include <cmath>
+
+namespace deq {
+namespace {
+
+torch::Tensor initial_weight(const TransformerLinearOptions& options,
+                             const std::optional<at::Generator>& generator) {
+  auto weight = torch::empty({options.out, options.in});
+  if (options.spread >= 0) {
+    weight.normal_(0, options.spread, generator);
+  } else {
+    const double bound = 1 / std::sqrt(static_cast<double>(options.in));
+    weight.uniform_(-bound, bound, generator);
+  }
+  return options.pointwise_convolution ? weight.unsqueeze(-1) : weight;
+}
+
+}  // namespace
+
+TransformerLinear::TransformerLinear(const TransformerLinearOptions& options,
+                                     const std::optional<at::Generator>& generator)
+    : weight_(*this, "weight", initial_weight(options, generator), options.normalised) {
+  if (options.bias) bias_ = register_parameter("bias", torch::zeros({options.out}));
+}
+
+torch::Tensor TransformerLinear::matrix() const {
+  const auto weight = weight_.value();
+  return weight.flatten(1).t();
+}
+
+}  // namespace deq

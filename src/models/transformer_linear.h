@@ -1,0 +1,36 @@
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <torch/nn/module.h>
+
+#include <optional>
+
+#include "deq/nn/weight_norm.h"
+
+namespace deq {
+
+struct TransformerLinearOptions {
+  int64_t in = 1;
+  int64_t out = 1;
+  bool bias = true;
+  bool pointwise_convolution = false;  ///< the weight is published as [out, in, 1], not [out, in]
+  bool normalised = false;
+  double spread = 0;  ///< of the weight at the start; < 0: uniform within ±1/√in, as torch's layers
+};
+
+/// An affine map of features, its weight possibly normalised. Biases start at 0.
+class TransformerLinear : public torch::nn::Module {
+ public:
+  TransformerLinear(const TransformerLinearOptions& options,
+                    const std::optional<at::Generator>& generator);
+
+  /// [in, out], to multiply with from the right.
+  torch::Tensor matrix() const;
+  const torch::Tensor& bias() const { return bias_; }
+
+ private:
+  Weight weight_;
+  torch::Tensor bias_;
+};
+
+}  // namespace deq

@@ -1,0 +1,172 @@
+#include "transformer_fixture.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "deq/core/error.h"
+#include "support/maps.h"
+
+namespace deq::test {
+namespace {
+
+std::filesystem::path fixtures_folder() {
+  const char* folder = std::getenv("DEQ_FIXTURES");
+  return folder == nullptr ? DEQ_FIXTURES_DIR : folder;
+}
+
+double size(const torch::Tensor& tensor) {
+  return tensor.abs().max().item<double>();
+}
+
+template <class Options>
+void read_shared(const nlohmann::json& config, Options& options) {
+  options.vocabulary = config.at("n_token");
+  options.cutoffs = config.at("cutoffs").get<std::vector<int64_t>>();
+  options.div_val = config.at("div_val");
+  options.d_model = config.at("d_model");
+  options.d_embed = config.value("d_embed", options.d_model);
+  options.heads = config.at("n_head");
+  options.d_head = config.at("d_head");
+  options.d_inner = config.at("d_inner");
+  options.pre_ln = config.value("pre_lnorm", false);
+  options.tie_weights = config.value("tie_weights", true);
+  options.dropout = config.at("dropout");
+  options.attention_dropout = 0;
+}
+
+}  // namespace
+
+TransformerFixture::TransformerFixture(const std::string& name)
+    : file_(read_safetensors(fixtures_folder() / (name + ".safetensors"))) {}
+
+nlohmann::json TransformerFixture::config() const {
+  return nlohmann::json::parse(file_.metadata.at("config"));
+}
+
+torch::Tensor TransformerFixture::batch_first(const std::string& name) const {
+  return (*this)[name].transpose(0, 1).contiguous();
+}
+
+torch::Tensor TransformerFixture::state(const std::string& name) const {
+  return (*this)[name].transpose(1, 2).contiguous();
+}
+
+torch::Tensor TransformerFixture::costs(const std::string& name,
+                                        const std::vector<int64_t>& cutoffs) const {
+  const auto& listed = (*this)[name];
+  const auto clusters =
+      torch::bucketize((*this)["in.target"].flatten(), torch::tensor(cutoffs), false, true);
+  const auto order = clusters.argsort(/*stable=*/true);
+  return torch::zeros_like(listed.flatten())
+      .index_copy(0, order, listed.flatten())
+      .view(listed.sizes())
+      .t();
+}
+
+std::vector<std::string> TransformerFixture::names(const std::string& prefix) const {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : file_.tensors) {
+    if (name.starts_with(prefix)) names.push_back(name.substr(prefix.size()));
+  }
+  return names;
+}
+
+TransformerOptions TransformerFixture::options() const {
+  TransformerOptions options;
+  read_shared(config(), options);
+  options.weight_norm = config().at("weight_norm");
+  options.tie_projections = config().at("tie_projs").get<std::vector<bool>>();
+  return options;
+}
+
+TransformerXlOptions TransformerFixture::xl_options() const {
+  TransformerXlOptions options;
+  read_shared(config(), options);
+  options.layers = config().at("n_layer");
+  // Not in the metadata, but a projection that is tied has no gradient of its own.
+  options.tie_projections.clear();
+  for (size_t i = 0; has(c10::str("param.crit.out_projs.", i)); ++i) {
+    options.tie_projections.push_back(!has(c10::str("train.grad.crit.out_projs.", i)));
+  }
+  return options;
+}
+
+void TransformerFixture::load(torch::nn::Module& model, const std::vector<TiedName>& tied) const {
+  const torch::NoGradGuard no_grad;
+  const auto copy = [this](const std::string& name, torch::Tensor& tensor) {
+    require(has("param." + name), "the file has no ", name);
+    const auto& value = (*this)["param." + name];
+    require(value.sizes() == tensor.sizes(), name, " has shape ", tensor.sizes(), ", not ",
+            value.sizes());
+    tensor.copy_(value);
+  };
+  for (auto& item : model.named_parameters()) copy(item.key(), item.value());
+  for (auto& item : model.named_buffers()) copy(item.key(), item.value());
+  for (const auto& [name, owner] : tied) {
+    require((*this)["param." + name].equal((*this)["param." + owner]), "the file's ", name,
+            " is not its ", owner);
+  }
+}
+
+DeqTransformer TransformerFixture::model() const {
+  DeqTransformer model(options());
+  model->to(torch::kFloat64);
+  load(*model, model->tied());
+  return model;
+}
+
+TransformerXL TransformerFixture::xl_model() const {
+  TransformerXL model(xl_options());
+  model->to(torch::kFloat64);
+  load(*model, model->tied());
+  return model;
+}
+
+void TransformerFixture::expect_names(const torch::nn::Module& model,
+                                      const std::vector<TiedName>& tied) const {
+  std::set<std::string> own;
+  for (const auto& item : model.named_parameters()) own.insert(item.key());
+  for (const auto& item : model.named_buffers()) own.insert(item.key());
+  for (const auto& [name, owner] : tied) {
+    EXPECT_TRUE(own.contains(owner)) << owner;
+    EXPECT_TRUE(own.insert(name).second) << name;
+  }
+  const auto published = names("param.");
+  EXPECT_EQ(own, std::set<std::string>(published.begin(), published.end()));
+}
+
+void TransformerFixture::expect_gradients(const torch::nn::Module& model,
+                                          const std::vector<TiedName>& tied,
+                                          const std::string& prefix, double tolerance) const {
+  const std::map<std::string, std::string> owners(tied.begin(), tied.end());
+  std::map<std::string, torch::Tensor> expected;
+  double largest = 0;
+  for (const auto& name : names(prefix)) {
+    const auto owner = owners.contains(name) ? owners.at(name) : name;
+    const auto& part = (*this)[prefix + name];
+    auto& sum = expected[owner];
+    sum = sum.defined() ? sum + part : part;
+    largest = std::max(largest, size(part));
+  }
+  double worst = 0;
+  for (const auto& item : model.named_parameters()) {
+    const auto& gradient = item.value().grad();
+    if (!expected.contains(item.key())) {
+      EXPECT_FALSE(gradient.defined() && size(gradient) > 0) << item.key();
+      continue;
+    }
+    const auto value = expected.extract(item.key()).mapped();
+    ASSERT_TRUE(gradient.defined()) << item.key();
+    const double error = size(gradient - value) / std::max(size(value), 1e-6 * largest);
+    EXPECT_LT(error, tolerance) << item.key();
+    worst = std::max(worst, error);
+  }
+  EXPECT_TRUE(expected.empty()) << expected.begin()->first;
+  ::testing::Test::RecordProperty("worst", std::to_string(worst));
+}
+
+}  // namespace deq::test
