@@ -14,10 +14,12 @@ namespace deq::codecs {
 
 bool is_jpeg(std::string_view bytes);
 ImageSize jpeg_size(std::string_view bytes);
+int64_t jpeg_channels(std::string_view bytes);
 torch::Tensor decode_jpeg(std::string_view bytes, const DecodeOptions& options);
 
 bool is_png(std::string_view bytes);
 ImageSize png_size(std::string_view bytes);
+int64_t png_channels(std::string_view bytes);
 torch::Tensor decode_png(std::string_view bytes, const DecodeOptions& options);
 
 inline void require_decodable(const ImageSize& size, const DecodeOptions& options) {

@@ -25,6 +25,12 @@ ImageSize image_size(std::string_view bytes) {
   refuse(bytes);
 }
 
+int64_t image_channels(std::string_view bytes) {
+  if (codecs::is_jpeg(bytes)) return codecs::jpeg_channels(bytes);
+  if (codecs::is_png(bytes)) return codecs::png_channels(bytes);
+  refuse(bytes);
+}
+
 torch::Tensor decode_image(std::string_view bytes, const DecodeOptions& options) {
   validate(options);
   if (codecs::is_jpeg(bytes)) return codecs::decode_jpeg(bytes, options);

@@ -38,17 +38,40 @@ bool is_folder(const fs::directory_entry& entry) {
   return entry.is_directory(ignored);
 }
 
+std::vector<std::string> image_names(const fs::path& folder) {
+  return names_in(folder, [](const auto& entry) { return has_image_name(entry.path()); });
+}
+
 }  // namespace
 
-ImageFolder::ImageFolder(fs::path root, const ImageTransform& transform)
-    : ImageSet(transform), root_(std::move(root)), classes_(names_in(root_, is_folder)) {
+std::vector<std::string> class_folders(const fs::path& root) {
+  return names_in(root, is_folder);
+}
+
+bool holds_images(const fs::path& folder) {
+  return !image_names(folder).empty();
+}
+
+std::vector<std::string> passed_over_in(const fs::path& root) {
+  auto names = names_in(root, [](const auto& entry) { return !is_folder(entry); });
+  for (const auto& label : class_folders(root)) {
+    for (const auto& name :
+         names_in(root / label, [](const auto& entry) { return !has_image_name(entry.path()); })) {
+      names.push_back(label + "/" + name);
+    }
+  }
+  return names;
+}
+
+ImageFolder::ImageFolder(fs::path root, const ImageTransform& transform, EmptyClass empty_class)
+    : ImageSet(transform), root_(std::move(root)), classes_(class_folders(root_)) {
   require<UsageError>(!classes_.empty(), root_.string(),
                       " holds no folders, must hold one for each class");
   for (size_t label = 0; label < classes_.size(); ++label) {
     const auto folder = root_ / classes_[label];
-    auto names = names_in(folder, [](const auto& entry) { return has_image_name(entry.path()); });
-    require<UsageError>(!names.empty(), "the class folder ", folder.string(),
-                        " holds no image, must hold some .jpg, .jpeg or .png");
+    auto names = image_names(folder);
+    require<UsageError>(!names.empty() || empty_class == EmptyClass::Keep, "the class folder ",
+                        folder.string(), " holds no image, must hold some .jpg, .jpeg or .png");
     for (auto& name : names) files_.push_back({static_cast<int64_t>(label), std::move(name)});
   }
 }
@@ -59,6 +82,12 @@ std::string ImageFolder::name(int64_t index) const {
 
 std::string ImageFolder::encoded(int64_t index) const {
   return read_file(describe(index));
+}
+
+int64_t ImageFolder::encoded_bytes(int64_t index) const {
+  std::error_code code;
+  const auto size = fs::file_size(describe(index), code);
+  return code ? 0 : static_cast<int64_t>(size);
 }
 
 std::string ImageFolder::describe(int64_t index) const {

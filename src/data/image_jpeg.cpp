@@ -37,6 +37,7 @@ class Decompressor {
   Decompressor& operator=(const Decompressor&) = delete;
 
   ImageSize size() const { return {info_.image_height, info_.image_width}; }
+  int64_t channels() const { return info_.num_components; }
 
   /// What comes out is 3 bytes a pixel, or 4 for the inks of CMYK.
   bool has_inks() const {
@@ -125,6 +126,10 @@ bool is_jpeg(std::string_view bytes) {
 
 ImageSize jpeg_size(std::string_view bytes) {
   return Decompressor(bytes).size();
+}
+
+int64_t jpeg_channels(std::string_view bytes) {
+  return Decompressor(bytes).channels();
 }
 
 torch::Tensor decode_jpeg(std::string_view bytes, const DecodeOptions& options) {

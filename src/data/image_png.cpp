@@ -34,6 +34,11 @@ class Reader {
     return {png_get_image_height(png_, info_), png_get_image_width(png_, info_)};
   }
 
+  int64_t channels() const {
+    const bool palette = png_get_color_type(png_, info_) == PNG_COLOR_TYPE_PALETTE;
+    return palette ? 3 : png_get_channels(png_, info_);
+  }
+
   void read_rows(uint8_t* pixels) {
     if (setjmp(jump_) != 0) throw Error(message_);
     png_set_expand(png_);
@@ -94,6 +99,10 @@ bool is_png(std::string_view bytes) {
 
 ImageSize png_size(std::string_view bytes) {
   return Reader(bytes).size();
+}
+
+int64_t png_channels(std::string_view bytes) {
+  return Reader(bytes).channels();
 }
 
 torch::Tensor decode_png(std::string_view bytes, const DecodeOptions& options) {

@@ -101,6 +101,10 @@ std::string PackedImages::describe(int64_t index) const {
   return name(index) + " in " + folder_.string();
 }
 
+int64_t PackedImages::encoded_bytes(int64_t index) const {
+  return files_->image(index).length;
+}
+
 std::string PackedImages::encoded(int64_t index) const {
   const auto& image = files_->image(index);
   auto bytes = files_->shards[static_cast<size_t>(image.shard)].read(image.offset, image.length);

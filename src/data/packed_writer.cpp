@@ -1,3 +1,6 @@
+#include <ATen/Parallel.h>
+
+#include <algorithm>
 #include <optional>
 
 #include "data/packed_index.h"
@@ -10,6 +13,8 @@
 namespace deq {
 namespace fs = std::filesystem;
 namespace {
+
+constexpr int64_t kBlock = 256;  // images in memory at a time
 
 /// Appends to a file, and begins another when it is full.
 class Shards {
@@ -42,16 +47,32 @@ class Shards {
 };
 
 /// The bytes of an image, or why it cannot be read.
-std::optional<std::string> read(const ImageSet& set, int64_t index, bool decode,
-                                std::string& reason) {
+struct ReadImage {
+  std::string bytes;
+  std::optional<std::string> reason;
+};
+
+ReadImage read(const ImageSet& set, int64_t index, bool decode) {
+  ReadImage image;
   try {
-    auto bytes = set.encoded(index);
-    if (decode) decode_image(bytes);
-    return bytes;
+    image.bytes = set.encoded(index);
+    if (decode) decode_image(image.bytes);
   } catch (const Error& error) {
-    reason = error.what();
-    return std::nullopt;
+    image.reason = error.what();
   }
+  return image;
+}
+
+/// Images from `begin` on, read on all cores.
+std::vector<ReadImage> read_block(const ImageSet& set, int64_t begin, bool decode) {
+  const int64_t count = std::min(kBlock, set.size() - begin);
+  std::vector<ReadImage> images(static_cast<size_t>(count));
+  at::parallel_for(0, count, /*grain_size=*/4, [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) {
+      images[static_cast<size_t>(i)] = read(set, begin + i, decode);
+    }
+  });
+  return images;
 }
 
 void make_folder(const fs::path& folder) {
@@ -74,20 +95,24 @@ PackReport pack_images(const ImageSet& set, const fs::path& out, const PackOptio
   PackReport report;
   PackedIndex index{.classes = set.classes(), .shard_sizes = {}, .images = {}};
   Shards shards(out, options.shard_bytes);
+  std::vector<ReadImage> block;
   for (int64_t i = 0; i < set.size(); ++i) {
-    std::string reason;
-    const auto bytes = read(set, i, options.decode, reason);
-    if (!bytes) {
+    if (i % kBlock == 0) {
+      block = read_block(set, i, options.decode);
+      if (options.progress) options.progress(i, set.size());
+    }
+    const auto& [bytes, reason] = block[static_cast<size_t>(i % kBlock)];
+    if (reason) {
       require(options.on_unreadable == OnUnreadable::Skip, set.describe(i),
-              " cannot be read: ", reason);
-      report.skipped.push_back({set.name(i), reason});
+              " cannot be read: ", *reason);
+      report.skipped.push_back({set.name(i), *reason});
       continue;
     }
     PackedImage image{.name = set.name(i),
                       .label = set.label(i),
-                      .length = static_cast<int64_t>(bytes->size()),
-                      .checksum = crc32c(*bytes)};
-    shards.append(*bytes, image);
+                      .length = static_cast<int64_t>(bytes.size()),
+                      .checksum = crc32c(bytes)};
+    shards.append(bytes, image);
     report.bytes += image.length;
     index.images.push_back(std::move(image));
   }

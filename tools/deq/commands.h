@@ -14,6 +14,7 @@ struct ExitStatus {
 
 void add_train(CLI::App& program);
 void add_eval(CLI::App& program);
+void add_data(CLI::App& program);
 void add_demo(CLI::App& program);
 void add_report(CLI::App& program);
 void add_convert(CLI::App& program);

@@ -28,12 +28,17 @@ int main(int argc, char** argv) {
   program.set_version_flag("--version", std::string("deq ") + deq::version());
   program.require_subcommand(1);
   program.failure_message([](const CLI::App* app, const CLI::Error& error) {
-    return std::string("deq: ") + error.what() + "\nRun `" +
-           (app->get_parent() == nullptr ? "deq" : "deq " + app->get_name()) +
+    std::string command = "deq";
+    for (auto parsed = app->get_subcommands(); !parsed.empty();) {
+      command += " " + parsed.front()->get_name();
+      parsed = parsed.front()->get_subcommands();
+    }
+    return std::string("deq: ") + error.what() + "\nRun `" + command +
            " --help` for what is allowed.\n";
   });
   deq::cli::add_train(program);
   deq::cli::add_eval(program);
+  deq::cli::add_data(program);
   deq::cli::add_demo(program);
   deq::cli::add_report(program);
   deq::cli::add_convert(program);

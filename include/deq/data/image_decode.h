@@ -24,6 +24,10 @@ void validate(const DecodeOptions& options);
 /// The size that the header of a JPEG or PNG file states.
 ImageSize image_size(std::string_view bytes);
 
+/// The channels that it states: 1 for grey, 3 for colour, one more with transparency, 4 for inks. A
+/// palette counts as colour.
+int64_t image_channels(std::string_view bytes);
+
 /// The image of a JPEG or PNG file as uint8 [3, H, W] RGB, its channels last in memory. Grey, CMYK,
 /// palettes and 16 bits are converted; transparency is dropped; orientation tags are not followed.
 /// Whatever is damaged, incomplete or too large is an Error with the reason: there are no partial

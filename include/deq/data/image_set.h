@@ -23,6 +23,8 @@ class ImageSet : public Dataset {
   virtual std::string name(int64_t index) const = 0;
   /// The bytes of the image's file. Called from several threads at once.
   virtual std::string encoded(int64_t index) const = 0;
+  /// How many there are, without reading them; 0 where there is no such file.
+  virtual int64_t encoded_bytes(int64_t index) const = 0;
 
   std::vector<torch::Tensor> get(int64_t index, uint64_t key) const override;
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,6 +20,8 @@ struct PackOptions {
   int64_t shard_bytes = int64_t{1} << 30;           ///< ≥ 1; a file of the set ends beyond this
   OnUnreadable on_unreadable = OnUnreadable::Fail;  ///< a file that cannot be read or decoded
   bool decode = true;                               ///< decode every image; else only read it
+  /// Told how many of how many images are done.
+  std::function<void(int64_t done, int64_t total)> progress{};
 };
 
 void validate(const PackOptions& options);
@@ -47,6 +50,7 @@ class PackedImages : public ImageSet {
   int64_t label(int64_t index) const override;
   std::string name(int64_t index) const override;
   std::string encoded(int64_t index) const override;
+  int64_t encoded_bytes(int64_t index) const override;
   /// Its name and the folder of the set.
   std::string describe(int64_t index) const override;
 

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "deq/data/image_set.h"
+
+// What lies in a folder of images, told by its files alone.
+
+namespace deq {
+
+enum class ImageLayout {
+  CifarBinary,
+  CifarPython,
+  Folder,  ///< <class>/*.jpg|png
+  Packed,
+};
+
+/// "CIFAR-10, binary version", …
+std::string_view description(ImageLayout layout);
+
+/// The value of the key data.format.
+std::string_view format_key(ImageLayout layout);
+
+struct ImageSplit {
+  std::string name;  ///< "train", "test", "val" or "valid"; none where the folder itself is the set
+  std::filesystem::path folder;
+};
+
+struct FoundImages {
+  ImageLayout layout;
+  std::filesystem::path folder;
+  std::vector<ImageSplit> splits;  ///< at least one
+};
+
+/// Throws UsageError where there are no images, saying what was looked for.
+FoundImages find_images(const std::filesystem::path& folder);
+
+}  // namespace deq
