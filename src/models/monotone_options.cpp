@@ -1,0 +1,36 @@
+#include "deq/models/monotone_options.h"
+
+#include <cmath>
+#include <string_view>
+
+#include "deq/core/error.h"
+
+namespace deq {
+namespace {
+
+void at_least(std::string_view field, int64_t value, int64_t least) {
+  require(value >= least, "monotone: ", field, " = ", value, ", must be ≥ ", least);
+}
+
+void positive(std::string_view field, double value) {
+  require(value > 0 && std::isfinite(value), "monotone: ", field, " = ", value, ", must be > 0");
+}
+
+}  // namespace
+
+void validate(const MonotoneOptions& options) {
+  const auto tiers = options.tiers();
+  require(tiers >= 1 && tiers <= 16, "monotone: channels has ", tiers,
+          " entries, must have 1 to 16, one a tier");
+  for (const auto channels : options.channels) at_least("channels", channels, 1);
+  at_least("image_channels", options.image_channels, 1);
+  at_least("image_size", options.image_size, 2);
+  const auto smallest = int64_t{1} << (tiers - 1);
+  require(options.image_size % smallest == 0, "monotone: image_size = ", options.image_size,
+          ", must be a multiple of ", smallest, " to be halved for each of ", tiers, " tiers");
+  positive("strength", options.strength);
+  positive("alpha", options.alpha);
+  at_least("classes", options.classes, 1);
+}
+
+}  // namespace deq
