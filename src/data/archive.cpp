@@ -69,6 +69,7 @@ std::vector<char*> environment_for_tar(std::string& language) {
 
 pid_t start_tar(std::vector<std::string> command, int complaints) {
   std::vector<char*> arguments;
+  arguments.reserve(command.size() + 1);
   for (auto& part : command) arguments.push_back(part.data());
   arguments.push_back(nullptr);
   std::string language = "LC_ALL=C";

@@ -107,6 +107,7 @@ ImageSets in_memory(const VisionConfig& config, torch::Device device) {
               },
           .validation = std::make_shared<AugmentedTensorBatches>(
               valid, transform_of(data, false), evaluation_shard(valid.labels.numel())),
+          .validation_samples = valid.labels.numel(),
           .classes = classes};
 }
 
@@ -125,6 +126,7 @@ ImageSets from_disk(const VisionConfig& config) {
               },
           .validation = std::make_shared<DatasetBatches>(tested, evaluation_shard(tested->size()),
                                                          config.train.loader.unreadable),
+          .validation_samples = tested->size(),
           .classes = train->classes()};
 }
 
@@ -133,6 +135,20 @@ ImageSets from_disk(const VisionConfig& config) {
 ImageSets open_image_sets(const VisionConfig& config, torch::Device device) {
   return config.data.transform == ImagePreparation::Cifar10 ? in_memory(config, device)
                                                             : from_disk(config);
+}
+
+ImageTransform prediction_transform(const ImageData& data) {
+  auto transform = transform_of(data, false);
+  auto& centre = std::get<CentreCrop>(transform.crop);
+  if (centre.shorter_side == 0) centre.shorter_side = transform.size;
+  return transform;
+}
+
+std::vector<std::string> class_names(const ImageData& data) {
+  if (data.format == ImageFormat::Cifar10) return cifar10_classes(data.path);
+  const auto folder = split_folder(data, {"train"});
+  if (data.format == ImageFormat::Packed) return PackedImages(folder).classes();
+  return class_folders(folder);
 }
 
 }  // namespace deq

@@ -8,6 +8,7 @@
 #include "deq/config/vision.h"
 #include "deq/data/batch_source.h"
 #include "deq/data/dataset_batches.h"
+#include "deq/data/image_transform.h"
 #include "deq/data/shard.h"
 
 namespace deq {
@@ -16,10 +17,18 @@ namespace deq {
 struct ImageSets {
   std::function<std::shared_ptr<const BatchSource>(const Shard&, OnUnreadable)> training;
   std::shared_ptr<const BatchSource> validation;  ///< every image once, in order
+  int64_t validation_samples = 0;
   std::vector<std::string> classes;
 };
 
 /// Throws Error where the data is missing or damaged. Small sets go to `device` as a whole.
 ImageSets open_image_sets(const VisionConfig& config, torch::Device device);
+
+/// What validation does to an image. Training images of one size that are kept in memory are not
+/// resized; other images than those of the set may be of any size and are, to the same size.
+ImageTransform prediction_transform(const ImageData& data);
+
+/// The names that the data has for its classes, without a look at its images.
+std::vector<std::string> class_names(const ImageData& data);
 
 }  // namespace deq

@@ -7,7 +7,6 @@
 #include "deq/core/error.h"
 #include "deq/distributed/gradient_averager.h"
 #include "deq/train/run.h"
-#include "deq/version.h"
 #include "train/model_state.h"
 
 namespace deq {
@@ -48,10 +47,9 @@ std::map<std::string, torch::Tensor> Persistence::tensors() const {
 void Persistence::save(const TrainingState& state) {
   world_->barrier();
   if (!world_->is_main()) return;
-  files_.save(state.step,
-              {.tensors = tensors(),
-               .metadata = {
-                   {"deq_version", version()}, {"config", config_}, {kStateKey, state.to_json()}}});
+  auto metadata = checkpoint_metadata(config_, task_.classes());
+  metadata[kStateKey] = state.to_json();
+  files_.save(state.step, {.tensors = tensors(), .metadata = std::move(metadata)});
 }
 
 void Persistence::mark_best(int64_t step) {

@@ -1,15 +1,18 @@
 #include "deq/train/run.h"
 
-#include <map>
-#include <vector>
+#include <nlohmann/json.hpp>
+#include <utility>
 
 #include "deq/core/error.h"
 #include "deq/io/checkpoint_file.h"
 #include "deq/train/checkpoints.h"
+#include "deq/version.h"
 #include "train/model_state.h"
 
 namespace deq {
 namespace {
+
+constexpr const char* kClassesKey = "classes";
 
 Checkpoints::Found checkpoint_of(const std::filesystem::path& run, WhichCheckpoint which,
                                  std::vector<std::string>& warnings) {
@@ -23,7 +26,42 @@ Checkpoints::Found checkpoint_of(const std::filesystem::path& run, WhichCheckpoi
   return *found;
 }
 
+/// What is no list of names is none: a file from elsewhere may use the key as it likes.
+std::vector<std::string> classes_in(const std::map<std::string, std::string>& metadata) {
+  const auto found = metadata.find(kClassesKey);
+  if (found == metadata.end()) return {};
+  const auto list = nlohmann::json::parse(found->second, nullptr, /*allow_exceptions=*/false);
+  std::vector<std::string> classes;
+  for (const auto& item : list.is_array() ? list : nlohmann::json::array()) {
+    if (!item.is_string()) return {};
+    classes.push_back(item.get<std::string>());
+  }
+  return classes;
+}
+
 }  // namespace
+
+std::map<std::string, std::string> checkpoint_metadata(const std::string& config,
+                                                       const std::vector<std::string>& classes) {
+  std::map<std::string, std::string> metadata{{"deq_version", version()}, {"config", config}};
+  // Names of folders need not be UTF-8.
+  constexpr auto kReplace = nlohmann::json::error_handler_t::replace;
+  if (!classes.empty()) {
+    metadata[kClassesKey] = nlohmann::json(classes).dump(-1, ' ', false, kReplace);
+  }
+  return metadata;
+}
+
+RunCheckpoint read_run_checkpoint(const std::filesystem::path& run, WhichCheckpoint which) {
+  RunCheckpoint result;
+  auto found = checkpoint_of(run, which, result.warnings);
+  result.path = std::move(found.path);
+  result.classes = classes_in(found.file.metadata);
+  for (auto& [name, tensor] : found.file.tensors) {
+    if (!name.starts_with(kOptimiserPrefix)) result.weights[name] = std::move(tensor);
+  }
+  return result;
+}
 
 std::filesystem::path config_file(const std::filesystem::path& run) {
   return run / "config.toml";
@@ -65,16 +103,11 @@ LoadedRun load_run(const std::filesystem::path& run, torch::Device device, Which
   require_run(run);
   auto experiment = read_experiment(config_file(run), overrides);
   auto task = experiment.make_task(device);
-  std::vector<std::string> warnings;
-  const auto checkpoint = checkpoint_of(run, which, warnings);
-  std::map<std::string, torch::Tensor> weights;
-  for (const auto& [name, tensor] : checkpoint.file.tensors) {
-    if (!name.starts_with(kOptimiserPrefix)) weights[name] = tensor;
-  }
-  restore_tensors(model_tensors(task->model()), weights, checkpoint.path.string());
+  auto checkpoint = read_run_checkpoint(run, which);
+  restore_tensors(model_tensors(task->model()), checkpoint.weights, checkpoint.path.string());
   return {.experiment = std::move(experiment),
           .task = std::move(task),
-          .warnings = std::move(warnings)};
+          .warnings = std::move(checkpoint.warnings)};
 }
 
 }  // namespace deq

@@ -75,17 +75,17 @@ Metrics SyntheticTask::evaluate(const EquilibriumPlan& how, World&) {
   return metrics;
 }
 
-Metrics SyntheticTask::stability() {
+Metrics SyntheticTask::stability(const EquilibriumPlan& how) {
   const torch::NoGradGuard no_grad;
   auto precise = precise_layer();
   const auto x = valid_.x.to(torch::kCPU, torch::kDouble);
   const Solver exact(Broyden{.tol = {.rtol = 1e-10}, .max_evals = kReachBudget});
-  const auto at = precise->forward({x}, exact).linearization();
-  const auto jacobian = dense_jacobian(at);
+  const auto slope = dense_jacobian(precise->forward({x}, exact).linearization()).abs().mean();
+  const auto at = precise->forward({x}, how).linearization();
   const auto rho =
       spectral_radius(at, {}, random_stream(static_cast<uint64_t>(config_.seed), kSpectrum));
-  return {{"slope", jacobian.abs().mean().item<double>()},
-          {"jacobian_norm", torch::linalg_matrix_norm(jacobian).mean().item<double>()},
+  return {{"slope", slope.item<double>()},
+          {"jacobian_norm", torch::linalg_matrix_norm(dense_jacobian(at)).mean().item<double>()},
           {"rho", rho.mean()}};
 }
 

@@ -227,7 +227,7 @@ class Trainer::Loop {
   double spectral_radius() {
     average_buffers();
     task_.model().eval();
-    const double rho = number(task_.stability(), "rho");
+    const double rho = number(task_.stability(evaluation_options(recipe_)), "rho");
     task_.model().train();
     return of_main(rho);
   }
@@ -280,7 +280,7 @@ class Trainer::Loop {
         }
       }
     }
-    append(line, task_.stability());
+    append(line, task_.stability(evaluation_options(recipe_)));
     if (state_.step == steps_) append(line, task_.closing());
     task_.model().train();
     record(line);

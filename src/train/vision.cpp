@@ -10,15 +10,14 @@
 #include "deq/core/rng.h"
 #include "deq/jacobian/frobenius.h"
 #include "deq/jacobian/spectrum.h"
-#include "train/image_network.h"
+#include "train/image_classifier.h"
 #include "train/image_sets.h"
-#include "train/model_state.h"
 #include "train/rank_sum.h"
 
 namespace deq {
 namespace {
 
-enum Stream : uint64_t { kWeights = 100, kSpectrum, kProbes };
+enum Stream : uint64_t { kSpectrum = 101, kProbes };
 
 constexpr int64_t kStabilitySamples = 8;
 constexpr int64_t kStabilityProbes = 4;
@@ -57,25 +56,24 @@ struct VisionTask::Parts {
   VisionConfig config;
   torch::Device device;
   ImageSets sets;
-  std::unique_ptr<ImageNetwork> network;
+  ImageClassifier classifier;
 };
 
 VisionTask::VisionTask(const VisionConfig& config, torch::Device device) {
-  const auto generator = random_stream(static_cast<uint64_t>(config.seed), kWeights);
   parts_ = std::make_unique<Parts>(Parts{.config = config,
                                          .device = device,
                                          .sets = open_image_sets(config, device),
-                                         .network = make_image_network(config.model, generator)});
+                                         .classifier = ImageClassifier(config, device)});
   const auto found = static_cast<int64_t>(parts_->sets.classes.size());
-  require<UsageError>(found == classes_of(config.model), config.data.path, " holds ", found,
-                      " classes, but model.classes = ", classes_of(config.model));
-  place_model(model(), device, storage_type(config.precision));
+  const auto expected = parts_->classifier.classes();
+  require<UsageError>(found == expected, config.data.path, " holds ", found,
+                      " classes, but model.classes = ", expected);
 }
 
 VisionTask::~VisionTask() = default;
 
 torch::nn::Module& VisionTask::model() {
-  return parts_->network->module();
+  return parts_->classifier.module();
 }
 
 std::shared_ptr<const BatchSource> VisionTask::training_batches(const Shard& shard,
@@ -84,7 +82,7 @@ std::shared_ptr<const BatchSource> VisionTask::training_batches(const Shard& sha
 }
 
 TaskPass VisionTask::forward(const Batch& batch, const EquilibriumPlan& how) {
-  auto scores = parts_->network->forward(batch.tensors[0], how);
+  auto scores = parts_->classifier.scores(batch.tensors[0], how);
   const auto logits = scores.logits.to(storage_type(parts_->config.precision));
   return {.loss = torch::nn::functional::cross_entropy(logits, batch.tensors[1]),
           .equilibria = std::move(scores.equilibria)};
@@ -96,7 +94,7 @@ Metrics VisionTask::evaluate(const EquilibriumPlan& how, World& world) {
   for (int64_t index = world.rank(); index < source.batches(); index += world.size()) {
     const auto batch =
         source.batch(0, index).to(parts_->device, storage_type(parts_->config.precision));
-    tally.add(parts_->network->forward(batch.tensors[0], how), batch.tensors[1]);
+    tally.add(parts_->classifier.scores(batch.tensors[0], how), batch.tensors[1]);
   }
   sum_over_ranks(tally.sums, world, parts_->device);
   const auto mean = [&tally](Tally::Name name) {
@@ -113,13 +111,12 @@ Metrics VisionTask::evaluate(const EquilibriumPlan& how, World& world) {
   return metrics;
 }
 
-Metrics VisionTask::stability() {
+Metrics VisionTask::stability(const EquilibriumPlan& how) {
   const auto batch = parts_->sets.validation->batch(0, 0).to(
       parts_->device, storage_type(parts_->config.precision));
   const int64_t samples = std::min(kStabilitySamples, batch.size());
   const torch::NoGradGuard no_grad;
-  const auto scores = parts_->network->forward(batch.tensors[0].narrow(0, 0, samples),
-                                               evaluation_options(parts_->config));
+  const auto scores = parts_->classifier.scores(batch.tensors[0].narrow(0, 0, samples), how);
   if (scores.equilibria.empty()) return {};
   const auto& at = scores.equilibria.front().linearization();
   const auto seed = static_cast<uint64_t>(parts_->config.seed);
@@ -127,6 +124,14 @@ Metrics VisionTask::stability() {
                                          ProbeKey{.key = random_key(seed, kProbes)});
   const auto rho = deq::spectral_radius(at, kSpectrumOptions, random_stream(seed, kSpectrum));
   return {{"jacobian_norm", squares.sqrt().mean().item<double>()}, {"rho", rho.mean()}};
+}
+
+int64_t VisionTask::validation_samples() const {
+  return parts_->sets.validation_samples;
+}
+
+std::vector<std::string> VisionTask::classes() const {
+  return parts_->sets.classes;
 }
 
 Experiment experiment_from(const VisionConfig& config) {

@@ -89,6 +89,16 @@ class Learning(VisionTest):
                 self.deq("eval", "run", "--budgets", "1,4,12", "--json").stdout.splitlines()]
         residuals = [row["residual"] for row in rows]
         self.assertEqual(residuals, sorted(residuals, reverse=True))
+        for row in rows:
+            for name in ("accuracy", "top5", "loss", "rho", "seconds", "samples_per_s", "peak_memory_mib"):
+                self.assertIn(name, row)
+            self.assertAlmostEqual(row["samples_per_s"] * row["seconds"], TEST * len(COLOURS))
+        # ρ is that of the state in which the budget ends: the training's own at the training's.
+        self.assertEqual(rows[-1]["rho"], evaluated["rho"])
+        self.assertNotEqual(rows[0]["rho"], rows[-1]["rho"])
+        table = self.deq("eval", "run", "--budgets", "12,1").stdout.splitlines()
+        self.assertEqual([line.split()[0] for line in table], ["budget", "12", "1"])
+        self.assertEqual(len({len(line) for line in table}), 1, table)
         lines = [json.loads(line) for line in (self.folder / "run/metrics.jsonl").read_text().splitlines()]
         self.assertTrue(any("penalty" in line for line in lines))
 

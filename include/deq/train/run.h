@@ -1,7 +1,12 @@
 #pragma once
 
+#include <torch/types.h>
+
 #include <filesystem>
+#include <map>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "deq/train/experiment.h"
 
@@ -22,6 +27,21 @@ void require_run(const std::filesystem::path& run);
 
 /// Removes what processes that were killed left half-written in the run. Nobody may be training it.
 void remove_leftovers(const std::filesystem::path& run);
+
+/// What every checkpoint of a run says about itself.
+std::map<std::string, std::string> checkpoint_metadata(const std::string& config,
+                                                       const std::vector<std::string>& classes);
+
+/// What using a model takes of a checkpoint: all but the state of its training.
+struct RunCheckpoint {
+  std::filesystem::path path;
+  std::map<std::string, torch::Tensor> weights;
+  std::vector<std::string> classes;   ///< by name; none where whoever wrote it did not know them
+  std::vector<std::string> warnings;  ///< checkpoints that were passed over, and why
+};
+
+/// Throws Error where no checkpoint is whole.
+RunCheckpoint read_run_checkpoint(const std::filesystem::path& run, WhichCheckpoint which);
 
 /// The experiment of a run, its task with the trained weights.
 struct LoadedRun {

@@ -21,11 +21,12 @@ class SyntheticTask : public Task {
   TaskPass forward(const Batch& batch, const EquilibriumPlan& how) override;
   /// The set is small: every rank evaluates all of it.
   Metrics evaluate(const EquilibriumPlan& how, World& world) override;
-  /// ρ, ‖J‖_F and |∂f/∂z| at the exact equilibria.
-  Metrics stability() override;
+  /// In float64: |∂f/∂z| at the exact equilibria, ρ and ‖J‖_F where `how` ends.
+  Metrics stability(const EquilibriumPlan& how) override;
   /// The evaluations each solver needs to reach 1e-3 and 1e-6.
   Metrics closing() override;
   Goal goal() const override { return {.metric = "mse"}; }
+  int64_t validation_samples() const override { return valid_.x.size(0); }
 
   const SyntheticConfig& config() const { return config_; }
   const SyntheticSet& validation() const { return valid_; }

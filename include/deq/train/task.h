@@ -50,13 +50,21 @@ class Task {
   /// rank calls it and may do its share; all get the same result.
   virtual Metrics evaluate(const EquilibriumPlan& how, World& world) = 0;
 
-  /// ρ and whatever else tells how stable the equilibria of validation samples are.
-  virtual Metrics stability() { return {}; }
+  /// ρ and whatever else tells how stable validation samples are, at the states in which a solve
+  /// with `how` ends.
+  virtual Metrics stability(const EquilibriumPlan& /*how*/) { return {}; }
 
   /// What is worth measuring once, after the training.
   virtual Metrics closing() { return {}; }
 
   virtual Goal goal() const = 0;
+
+  /// How many samples evaluate() looks at, all ranks together; 0 where nobody counts them.
+  virtual int64_t validation_samples() const { return 0; }
+
+  /// The names of the classes that the model tells apart, in the order of its outputs. Checkpoints
+  /// keep them, so that a model can be used where its data is not.
+  virtual std::vector<std::string> classes() const { return {}; }
 };
 
 }  // namespace deq

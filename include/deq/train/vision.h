@@ -23,8 +23,10 @@ class VisionTask : public Task {
   /// Accuracy, top-5 accuracy and loss; every rank takes its share of the batches.
   Metrics evaluate(const EquilibriumPlan& how, World& world) override;
   /// ρ and ‖J‖_F of a few validation images.
-  Metrics stability() override;
+  Metrics stability(const EquilibriumPlan& how) override;
   Goal goal() const override { return {.metric = "accuracy", .lower_is_better = false}; }
+  int64_t validation_samples() const override;
+  std::vector<std::string> classes() const override;
 
  private:
   struct Parts;
