@@ -9,7 +9,7 @@ import unittest
 
 from program import CONFIG, SHORT, SOURCE, ProgramTest
 
-SUBCOMMANDS = ("train", "eval", "data", "demo", "report", "convert", "doctor")
+SUBCOMMANDS = ("train", "eval", "predict", "data", "demo", "report", "convert", "doctor")
 
 
 class Help(ProgramTest):

@@ -14,6 +14,8 @@ struct ExitStatus {
 
 void add_train(CLI::App& program);
 void add_eval(CLI::App& program);
+void add_predict(CLI::App& program);
+void add_generate(CLI::App& program);
 void add_data(CLI::App& program);
 void add_demo(CLI::App& program);
 void add_report(CLI::App& program);

@@ -38,6 +38,8 @@ int main(int argc, char** argv) {
   });
   deq::cli::add_train(program);
   deq::cli::add_eval(program);
+  deq::cli::add_predict(program);
+  deq::cli::add_generate(program);
   deq::cli::add_data(program);
   deq::cli::add_demo(program);
   deq::cli::add_report(program);

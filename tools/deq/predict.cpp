@@ -1,0 +1,119 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "commands.h"
+#include "deq/core/cuda.h"
+#include "deq/core/error.h"
+#include "deq/io/atomic_file.h"
+#include "deq/train/predictor.h"
+
+namespace deq::cli {
+namespace {
+
+struct Arguments {
+  std::string run, device = "cpu", checkpoint = "newest";
+  std::vector<std::string> images, overrides;
+  int64_t top = 5;
+  bool json = false;
+};
+
+/// The likeliest classes, the likeliest first.
+std::vector<size_t> likeliest(const std::vector<double>& probabilities, int64_t wanted) {
+  std::vector<size_t> order(probabilities.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return probabilities[a] > probabilities[b]; });
+  order.resize(std::min(order.size(), static_cast<size_t>(wanted)));
+  return order;
+}
+
+void print_text(const std::string& image, const Prediction& prediction,
+                const std::vector<std::string>& classes, int64_t top) {
+  std::cout << image << '\n';
+  for (const size_t i : likeliest(prediction.probabilities, top)) {
+    std::cout << fmt::format("  {:6.2f} %  {}\n", 100 * prediction.probabilities[i], classes[i]);
+  }
+  if (const auto& solve = prediction.solve) {
+    std::cout << fmt::format("  {} after {} evaluations, relative residual {:.2e}\n",
+                             name(solve->status), solve->evaluations, solve->relative);
+  }
+}
+
+void print_json(const nlohmann::ordered_json& object) {
+  // Names of files and folders need not be UTF-8.
+  std::cout << object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
+}
+
+nlohmann::ordered_json as_json(const std::string& image, const Prediction& prediction,
+                               const std::vector<std::string>& classes, int64_t top) {
+  auto list = nlohmann::ordered_json::array();
+  for (const size_t i : likeliest(prediction.probabilities, top)) {
+    list.push_back(
+        {{"class", classes[i]}, {"index", i}, {"probability", prediction.probabilities[i]}});
+  }
+  nlohmann::ordered_json object{{"image", image}, {"classes", list}};
+  if (const auto& solve = prediction.solve) {
+    object["evaluations"] = solve->evaluations;
+    object["residual"] = solve->relative;
+    object["status"] = name(solve->status);
+  }
+  return object;
+}
+
+/// Whether it could be read.
+bool predict_one(Predictor& predictor, const std::string& image, const Arguments& arguments) {
+  try {
+    const auto prediction = predictor.predict(read_file(image));
+    if (arguments.json) {
+      print_json(as_json(image, prediction, predictor.classes(), arguments.top));
+    } else {
+      print_text(image, prediction, predictor.classes(), arguments.top);
+    }
+    return true;
+  } catch (const Error& error) {
+    std::cerr << "deq: " << image << " cannot be read: " << error.what() << '\n';
+    if (arguments.json) print_json({{"image", image}, {"error", error.what()}});
+    return false;
+  }
+}
+
+void run(const Arguments& arguments) {
+  Predictor predictor(
+      arguments.run, usable_device(arguments.device),
+      arguments.checkpoint == "best" ? WhichCheckpoint::Best : WhichCheckpoint::Newest,
+      arguments.overrides);
+  for (const auto& warning : predictor.warnings()) std::cerr << "deq: " << warning << '\n';
+  bool all = true;
+  for (const auto& image : arguments.images) all = predict_one(predictor, image, arguments) && all;
+  if (!all) throw ExitStatus{1};
+}
+
+}  // namespace
+
+void add_predict(CLI::App& program) {
+  const auto arguments = std::make_shared<Arguments>();
+  auto* command = program.add_subcommand(
+      "predict", "Say what images show, with the model of a run. The run's data is not needed.");
+  command->add_option("RUN", arguments->run, "a run folder, as `deq train` makes them")->required();
+  command->add_option("IMAGE", arguments->images, "JPEG or PNG files of any size")->required();
+  command->add_option("--top", arguments->top, "so many classes for each, the likeliest first")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--set", arguments->overrides,
+                   "override a key of the run, e.g. --set solver.forward.max_evals=20")
+      ->allow_extra_args(false);
+  command->add_option("--checkpoint", arguments->checkpoint, "newest or best")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"newest", "best"}));
+  command->add_option("--device", arguments->device, "cpu, cuda or cuda:N")->capture_default_str();
+  command->add_flag("--json", arguments->json, "print one JSON object for each image");
+  command->callback([arguments] { run(*arguments); });
+}
+
+}  // namespace deq::cli
