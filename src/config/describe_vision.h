@@ -1,5 +1,6 @@
 #pragma once
 
+#include "config/describe_mdeq.h"
 #include "config/describe_recipe.h"
 #include "config/description.h"
 #include "config/experiments.h"
@@ -17,11 +18,14 @@ inline constexpr Choice<ResNetDepth> kResNetDepths[] = {
     {"18", ResNetDepth::Layers18}, {"50", ResNetDepth::Layers50}, {"101", ResNetDepth::Layers101}};
 inline constexpr Choice<DenseNetDepth> kDenseNetDepths[] = {{"121", DenseNetDepth::Layers121},
                                                             {"264", DenseNetDepth::Layers264}};
+inline constexpr Choice<Splitting> kSplittings[] = {
+    {"peaceman-rachford", Splitting::PeacemanRachford},
+    {"forward-backward", Splitting::ForwardBackward}};
 
 template <>
 struct Alternatives<ImageModel> {
   static std::string_view name(const ImageModel& model) {
-    constexpr std::string_view kNames[] = {"mdeq", "resnet", "densenet"};
+    constexpr std::string_view kNames[] = {"mdeq", "resnet", "densenet", "monotone"};
     static_assert(std::size(kNames) == std::variant_size_v<ImageModel>);
     return kNames[model.index()];
   }
@@ -47,25 +51,7 @@ void describe(Visitor& v, ImageData& data) {
 
 template <class Visitor>
 void describe_own(Visitor& v, MdeqOptions& model) {
-  v.whole_numbers("channels", model.channels, at_least(1),
-                  "Of each scale, finest first; multiples of groups.");
-  v.whole_numbers("blocks", model.blocks, at_least(1),
-                  "Residual blocks of each scale; empty: one each.");
-  v.whole_numbers("big_kernels", model.big_kernels, at_least(0),
-                  "How many of a block's two convolutions are 5×5, for each scale; empty: none.");
-  v.number("expansion", model.expansion, at_least(1),
-           "A block's inner channels over its outer ones.");
-  v.number("groups", model.groups, at_least(2), "Groups of the group norms.");
-  v.number("dropout", model.dropout, from_to_below(0, 1),
-           "How likely a channel is to be dropped for a whole solve.");
-  v.flag("weight_norm", model.weight_norm,
-         "Whether the weights of blocks and fusion are normalised.");
-  v.flag("block_norm_affine", model.block_norm_affine,
-         "Whether the group norms of the blocks have parameters.");
-  v.flag("fuse_norm_affine", model.fuse_norm_affine, "The same for those of the fusion.");
-  v.flag("post_norm_affine", model.post_norm_affine, "The same for those after the fusion.");
-  v.number("downsample_times", model.downsample_times, between(0, 16),
-           "Halvings of the image before the finest scale.");
+  describe_mdeq_trunk(v, model);
   v.whole_numbers("head_channels", model.head_channels, at_least(1),
                   "A quarter of the head's width, for each scale.");
   v.number("final_channels", model.final_channels, at_least(1), "Features that are classified.");
@@ -84,6 +70,20 @@ void describe_own(Visitor& v, DenseNetModel& model) {
   v.choice("depth", model.depth, kDenseNetDepths, "Layers.");
   v.number("growth", model.growth, at_least(1), "Channels that a layer adds.");
   v.choice("stem", model.stem, kStems, "How it begins: for small images or for those of ImageNet.");
+  v.number("classes", model.classes, at_least(1), "As many as the data has.");
+}
+
+template <class Visitor>
+void describe_own(Visitor& v, MonotoneOptions& model) {
+  v.whole_numbers("channels", model.channels, at_least(1),
+                  "Of each tier, finest first; every further tier halves the image.");
+  v.number("strength", model.strength, above(0),
+           "How strongly monotone the network is: m of W = (1 − m) I − AᵀA + B − Bᵀ.");
+  v.choice("splitting", model.splitting, kSplittings, "The map whose fixed point is solved for.");
+  v.number("alpha", model.alpha, above(0),
+           "The splitting's step; forward-backward converges only if it is small.");
+  v.number("image_size", model.image_size, at_least(2),
+           "As data.image_size; a multiple of 2 to the power of the tiers less one.");
   v.number("classes", model.classes, at_least(1), "As many as the data has.");
 }
 

@@ -5,14 +5,16 @@
 
 #include "deq/models/densenet.h"
 #include "deq/models/mdeq.h"
+#include "deq/models/monotone.h"
 #include "deq/models/resnet.h"
 
 namespace deq {
 namespace {
 
-class MdeqNetwork final : public ImageNetwork {
+template <class Holder>
+class EquilibriumNetwork final : public ImageNetwork {
  public:
-  explicit MdeqNetwork(MdeqClassifier model) : model_(std::move(model)) {}
+  explicit EquilibriumNetwork(Holder model) : model_(std::move(model)) {}
   torch::nn::Module& module() override { return *model_; }
   ImageScores forward(const torch::Tensor& images, const EquilibriumPlan& plan) override {
     auto output = model_->forward(images, plan);
@@ -20,7 +22,7 @@ class MdeqNetwork final : public ImageNetwork {
   }
 
  private:
-  MdeqClassifier model_;
+  Holder model_;
 };
 
 template <class Holder>
@@ -59,7 +61,11 @@ DenseNetOptions options_of(const DenseNetModel& model) {
 
 std::unique_ptr<ImageNetwork> make_image_network(const ImageModel& model, at::Generator generator) {
   if (const auto* mdeq = std::get_if<MdeqOptions>(&model)) {
-    return std::make_unique<MdeqNetwork>(MdeqClassifier(*mdeq, generator));
+    return std::make_unique<EquilibriumNetwork<MdeqClassifier>>(MdeqClassifier(*mdeq, generator));
+  }
+  if (const auto* monotone = std::get_if<MonotoneOptions>(&model)) {
+    return std::make_unique<EquilibriumNetwork<MonotoneClassifier>>(
+        MonotoneClassifier(*monotone, generator));
   }
   if (const auto* resnet = std::get_if<ResNetModel>(&model)) {
     return std::make_unique<ExplicitNetwork<ResNet>>(ResNet(options_of(*resnet), generator));

@@ -37,6 +37,10 @@ TEST(VisionConfig, ReadsEveryKindOfModel) {
   const auto densenet =
       parse("[data]\npath = \"x\"\n", {"model.name=densenet", "model.stem=imagenet"});
   EXPECT_EQ(std::get<DenseNetModel>(densenet.model).stem, Stem::ImageNet);
+  const auto monotone = parse("[data]\npath = \"x\"\n[model]\nname = \"monotone\"\nalpha = 0.25\n",
+                              {"model.splitting=forward-backward"});
+  EXPECT_EQ(std::get<MonotoneOptions>(monotone.model).alpha, 0.25);
+  EXPECT_EQ(std::get<MonotoneOptions>(monotone.model).splitting, Splitting::ForwardBackward);
 }
 
 TEST(VisionConfig, APathIsNeededAndMayHoldAnything) {

@@ -10,6 +10,7 @@
 
 #include "deq/config/recipe.h"
 #include "deq/models/mdeq_options.h"
+#include "deq/models/monotone_options.h"
 #include "deq/models/stem.h"
 
 namespace deq {
@@ -55,10 +56,10 @@ struct DenseNetModel {
 };
 
 /// [model].
-using ImageModel = std::variant<MdeqOptions, ResNetModel, DenseNetModel>;
+using ImageModel = std::variant<MdeqOptions, ResNetModel, DenseNetModel, MonotoneOptions>;
 
-/// Image classification by a multiscale DEQ or by an explicit network. The defaults are the paper's
-/// for CIFAR-10 where it names them, with the authors' tiny model.
+/// Image classification by a multiscale DEQ, a monotone network or an explicit one. The defaults
+/// are the paper's for CIFAR-10 where it names them, with the authors' tiny model.
 struct VisionConfig : Recipe {
   VisionConfig();
 
