@@ -1,0 +1,462 @@
+#include "deq/data/corpus.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <random>
+#include <sstream>
+#include <thread>
+
+#include "data/image_files.h"
+#include "deq/core/error.h"
+#include "deq/io/atomic_file.h"
+#include "io/temporary_folder.h"
+#include "support/seed.h"
+
+namespace deq {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::put_file;
+using ::testing::StrEq;
+using ::testing::ThrowsMessage;
+
+constexpr std::array kSplits{CorpusSplit::Train, CorpusSplit::Valid, CorpusSplit::Test};
+
+std::vector<std::string> words_of(const Corpus& corpus, CorpusSplit split) {
+  const auto tokens = corpus.tokens(split);
+  std::vector<std::string> words;
+  for (int64_t i = 0; i < tokens.numel(); ++i) {
+    words.emplace_back(corpus.vocabulary().word(tokens.const_data_ptr<int32_t>()[i]));
+  }
+  return words;
+}
+
+/// Words and <eos> of a text in ASCII.
+std::vector<std::string> split_naively(const std::string& text) {
+  std::vector<std::string> words;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream in(line);
+    for (std::string word; in >> word;) words.push_back(word);
+    words.emplace_back("<eos>");
+  }
+  return words;
+}
+
+/// The order that the vocabulary must have.
+std::vector<std::string> order_naively(const std::vector<std::string>& words) {
+  std::map<std::string, int64_t> counts;
+  std::vector<std::string> distinct;
+  for (const auto& word : words) {
+    if (word != "<eos>" && counts[word]++ == 0) distinct.push_back(word);
+  }
+  std::stable_sort(distinct.begin(), distinct.end(),
+                   [&](const auto& a, const auto& b) { return counts[a] > counts[b]; });
+  distinct.insert(distinct.begin(), "<eos>");
+  if (counts.count("<unk>") == 0) distinct.emplace_back("<unk>");
+  return distinct;
+}
+
+class InFolder : public test::Seeded {
+ protected:
+  void put(const std::string& name, const std::string& text) { put_file(folder_ / name, text); }
+
+  /// A text with words of very different frequency, blanks here and there and empty lines.
+  std::string draw_text(int64_t lines, int64_t different) {
+    std::string text;
+    for (int64_t i = 0; i < lines; ++i) {
+      for (auto left = random_() % 12; left > 0; --left) {
+        const double share = std::generate_canonical<double, 53>(random_);
+        const auto word = static_cast<int64_t>(std::pow(static_cast<double>(different), share));
+        text += std::string(random_() % 3 == 0, ' ') + "w" + std::to_string(word) + " ";
+      }
+      text += '\n';
+    }
+    return text;
+  }
+
+  CorpusOptions options(int64_t threads = 2) {
+    return {.threads = threads, .warn = [this](const auto& line) { warnings_.push_back(line); }};
+  }
+
+  testing::TemporaryFolder temporary_;
+  fs::path folder_ = temporary_.path();
+  std::mt19937_64 random_{test::seed()};
+  std::vector<std::string> warnings_;
+};
+
+// ---- reading
+// -------------------------------------------------------------------------------------
+
+using CorpusReading = InFolder;
+
+TEST_F(CorpusReading, IsTheNaiveOneForEveryNumberOfThreads) {
+  const std::string train = draw_text(400, 300), valid = draw_text(50, 900);
+  put("train.txt", train);
+  put("valid.txt", valid);
+  const auto expected = split_naively(train), order = order_naively(expected);
+  for (int64_t threads = 1; threads <= 5; ++threads) {
+    const Corpus corpus(folder_, {.cache = false, .threads = threads});
+    const auto& vocabulary = corpus.vocabulary();
+    ASSERT_EQ(vocabulary.size(), static_cast<int64_t>(order.size()));
+    for (int64_t i = 0; i < vocabulary.size(); ++i) {
+      ASSERT_EQ(vocabulary.word(i), order[static_cast<size_t>(i)]) << threads;
+      ASSERT_EQ(vocabulary.count(i),
+                std::count(expected.begin(), expected.end(), order[static_cast<size_t>(i)]));
+    }
+    EXPECT_EQ(corpus.tokens(CorpusSplit::Train).scalar_type(), torch::kInt32);
+    EXPECT_EQ(words_of(corpus, CorpusSplit::Train), expected) << threads;
+    auto known = split_naively(valid);
+    for (auto& word : known) {
+      if (!vocabulary.contains(word)) word = "<unk>";
+    }
+    EXPECT_GT(std::count(known.begin(), known.end(), "<unk>"), 0);
+    EXPECT_EQ(words_of(corpus, CorpusSplit::Valid), known) << threads;
+  }
+  EXPECT_FALSE(fs::exists(folder_ / ".deq-cache"));
+}
+
+TEST_F(CorpusReading, TakesLinesAndBlanksAsTheyCome) {
+  const std::pair<const char*, std::vector<std::string>> cases[] = {
+      {"a b\n", {"a", "b", "<eos>"}},
+      {"a b", {"a", "b", "<eos>"}},
+      {" a  b \n\n \n c\n", {"a", "b", "<eos>", "<eos>", "<eos>", "c", "<eos>"}},
+      {"a\r\nb\rc\r\n\r\n", {"a", "<eos>", "b", "<eos>", "c", "<eos>", "<eos>"}},
+      {"\n", {"<eos>"}},
+      {"\n\n\n", {"<eos>", "<eos>", "<eos>"}},
+      {" ", {"<eos>"}},
+      {"a\u00a0b\u3000c\u2003\n", {"a", "b", "c", "<eos>"}},
+      {"\u200bé 日本語 \U0001f600\n", {"\u200bé", "日本語", "\U0001f600", "<eos>"}},
+      {"a <eos> b\n", {"a", "<eos>", "b", "<eos>"}},
+      {"The the\n", {"The", "the", "<eos>"}},
+  };
+  for (const auto& [text, expected] : cases) {
+    put("train.txt", text);
+    for (int64_t threads = 1; threads <= 5; ++threads) {
+      const Corpus corpus(folder_, {.cache = false, .threads = threads});
+      EXPECT_EQ(words_of(corpus, CorpusSplit::Train), expected) << text << threads;
+    }
+  }
+}
+
+TEST_F(CorpusReading, LinesMayBeLong) {
+  // Longer than a piece of the text that is let go of at once.
+  std::string text;
+  while (text.size() < (size_t{20} << 20)) text += "some words without any end ";
+  put("train.txt", text + "\nb " + std::string(100'000, 'x'));
+  const Corpus corpus(folder_, {.cache = false, .threads = 3});
+  const auto tokens = corpus.tokens(CorpusSplit::Train);
+  EXPECT_EQ(tokens.numel(), static_cast<int64_t>(text.size() / 27 * 5) + 4);
+  EXPECT_EQ(corpus.vocabulary().size(), 9);
+  EXPECT_TRUE(tokens.slice(0, 0, 5).equal(torch::tensor({1, 2, 3, 4, 5}, torch::kInt32)));
+  EXPECT_TRUE(tokens.slice(0, -4).equal(torch::tensor({0, 6, 7, 0}, torch::kInt32)));
+}
+
+TEST_F(CorpusReading, TheVocabularyCanBeLimited) {
+  put("train.txt", "a a a b b c\n");
+  const Corpus corpus(folder_, {.vocabulary = {.min_count = 2}, .cache = false});
+  EXPECT_THAT(words_of(corpus, CorpusSplit::Train),
+              ElementsAre("a", "a", "a", "b", "b", "<unk>", "<eos>"));
+  EXPECT_EQ(corpus.vocabulary().size(), 4);
+}
+
+TEST_F(CorpusReading, WikiTextsOwnNamesAreKnown) {
+  put("wiki.train.tokens", " = Title = \n");
+  put("wiki.test.tokens", "Title\n");
+  const Corpus corpus(folder_, {.cache = false});
+  EXPECT_THAT(words_of(corpus, CorpusSplit::Train), ElementsAre("=", "Title", "=", "<eos>"));
+  EXPECT_THAT(words_of(corpus, CorpusSplit::Test), ElementsAre("Title", "<eos>"));
+  EXPECT_FALSE(corpus.has(CorpusSplit::Valid));
+  EXPECT_THAT([&] { corpus.tokens(CorpusSplit::Valid); },
+              ThrowsMessage<UsageError>(StrEq("the corpus " + folder_.string() +
+                                              " has no valid split: there is neither "
+                                              "valid.txt nor wiki.valid.tokens")));
+}
+
+TEST_F(CorpusReading, WhatCannotBeReadIsNamed) {
+  const auto open = [&] { Corpus(folder_, {.cache = false, .threads = 3}); };
+  const auto train = (folder_ / "train.txt").string();
+  EXPECT_THAT(open, ThrowsMessage<UsageError>(StrEq("the corpus " + folder_.string() +
+                                                    " has no train split: there is "
+                                                    "neither train.txt nor "
+                                                    "wiki.train.tokens")));
+  put("train.txt", "");
+  EXPECT_THAT(open, ThrowsMessage<Error>(StrEq(train + " is empty, must be a text")));
+  fs::remove(train);
+  fs::create_directory(train);
+  EXPECT_THAT(open,
+              ThrowsMessage<Error>(StrEq("cannot read " + train + ": it is not a regular file")));
+  fs::remove(train);
+  put("train.txt", "a b\n");
+  put("valid.txt", "");
+  EXPECT_THAT(open, ThrowsMessage<Error>(HasSubstr("valid.txt is empty")));
+  EXPECT_THAT([&] { Corpus(folder_, {.threads = -1}); },
+              ThrowsMessage<Error>(StrEq("corpus: threads = -1, must be ≥ 0")));
+}
+
+TEST_F(CorpusReading, AnotherVocabularyThanExpectedIsRefused) {
+  put("train.txt", "a b\n");
+  EXPECT_EQ(Corpus(folder_, {.expected_words = 4, .cache = false}).vocabulary().size(), 4);
+  EXPECT_THAT([&] { Corpus(folder_, {.expected_words = 5, .cache = false}); },
+              ThrowsMessage<UsageError>(
+                  StrEq("the vocabulary of " + folder_.string() + " has 4 words, must have 5")));
+}
+
+TEST_F(CorpusReading, TextThatIsNotUtf8IsNamedWithItsFirstPlace) {
+  const char* const bad[] = {"\xff",
+                             "\x80",
+                             "\xc3",
+                             "\xc3(",
+                             "\xc0\xaf",
+                             "\xe2\x82",
+                             "\xe0\x80\xaf",
+                             "\xed\xa0\x80",
+                             "\xf4\x90\x80\x80",
+                             "\xf0\x80\x80\x80",
+                             "\xf5\x80\x80\x80"};
+  for (const auto* bytes : bad) {
+    put("train.txt", c10::str("a b\nsecond\r\n\né cd", bytes, " e\nf \xff\n", bytes));
+    const auto place = fmt::format("{} is not UTF-8 at line 4, byte 6 (0x{:02x})",
+                                   (folder_ / "train.txt").string(), uint8_t(bytes[0]));
+    for (int64_t threads = 1; threads <= 5; ++threads) {
+      EXPECT_THAT([&] { Corpus(folder_, {.cache = false, .threads = threads}); },
+                  ThrowsMessage<Error>(StrEq(place)));
+    }
+  }
+  for (const auto* good :
+       {"\u0080", "\u07ff", "\u0800", "\ud7ff", "\ue000", "\uffff", "\U00010000", "\U0010ffff"}) {
+    put("train.txt", c10::str(good, "\n"));
+    EXPECT_EQ(words_of(Corpus(folder_, {.cache = false}), CorpusSplit::Train)[0], good);
+  }
+}
+
+// ---- the cache
+// -----------------------------------------------------------------------------------
+
+class CorpusCached : public InFolder {
+ protected:
+  CorpusCached() {
+    put("train.txt", draw_text(60, 40));
+    put("valid.txt", draw_text(20, 60));
+    put("test.txt", draw_text(10, 60));
+  }
+
+  fs::path cached(const std::string& name) const {
+    return folder_ / ".deq-cache/words" / (name + ".safetensors");
+  }
+  std::vector<fs::file_time_type> times() const {
+    std::vector<fs::file_time_type> result;
+    for (const auto* name : {"vocabulary", "train", "valid", "test"}) {
+      result.push_back(fs::last_write_time(cached(name)));
+    }
+    return result;
+  }
+  /// What the cache gives, by what reading anew gives.
+  void expect_true(const Corpus& corpus) const {
+    const Corpus read(folder_, {.cache = false});
+    EXPECT_EQ(checksum(corpus.vocabulary()), checksum(read.vocabulary()));
+    for (const auto split : kSplits) EXPECT_TRUE(corpus.tokens(split).equal(read.tokens(split)));
+  }
+  Corpus open() { return Corpus(folder_, options()); }
+};
+
+TEST_F(CorpusCached, IsMadeOnce) {
+  expect_true(open());
+  const auto made = times();
+  expect_true(open());
+  EXPECT_EQ(times(), made);
+  EXPECT_THAT(warnings_, IsEmpty());
+}
+
+TEST_F(CorpusCached, TokensOutliveTheCorpusAndTheirFile) {
+  const auto expected = Corpus(folder_, {.cache = false}).tokens(CorpusSplit::Train);
+  open();
+  const auto tokens = open().tokens(CorpusSplit::Train);
+  fs::remove_all(folder_ / ".deq-cache");
+  EXPECT_TRUE(tokens.equal(expected));
+}
+
+TEST_F(CorpusCached, GoesOnAfterAnInterruption) {
+  open();
+  const auto made = times();
+  fs::remove(cached("valid"));
+  fs::remove(cached("test"));
+  const auto leftover = cached("valid").parent_path() / ".valid.safetensors.tmp.1.0";
+  put_file(leftover, "half of");
+  expect_true(open());
+  EXPECT_FALSE(fs::exists(leftover));
+  EXPECT_EQ(times()[0], made[0]);
+  EXPECT_EQ(times()[1], made[1]);
+
+  // Without the vocabulary: it comes out the same, so that the splits are still good.
+  const auto complete = times();
+  fs::remove(cached("vocabulary"));
+  expect_true(open());
+  for (size_t i = 1; i < 4; ++i) EXPECT_EQ(times()[i], complete[i]) << i;
+  fs::remove(cached("train"));
+  expect_true(open());
+  EXPECT_THAT(warnings_, IsEmpty());
+}
+
+TEST_F(CorpusCached, DamageIsNoticedAndMended) {
+  open();
+  for (const auto* name : {"vocabulary", "train", "valid"}) {
+    const auto bytes = read_file(cached(name));
+    for (size_t place = 0; place < bytes.size(); place += 1 + bytes.size() / 23) {
+      auto damaged = bytes;
+      damaged[place] = static_cast<char>(damaged[place] ^ 4);
+      put_file(cached(name), damaged);
+      expect_true(open());
+      ASSERT_EQ(warnings_.size(), 1U) << name << ' ' << place;
+      EXPECT_THAT(warnings_[0], HasSubstr(cached(name).string()));
+      warnings_.clear();
+      expect_true(open());
+      EXPECT_THAT(warnings_, IsEmpty());
+    }
+    for (const size_t length : {size_t{0}, size_t{7}, bytes.size() / 2, bytes.size() - 1}) {
+      put_file(cached(name), bytes.substr(0, length));
+      expect_true(open());
+      ASSERT_EQ(warnings_.size(), 1U) << name << ' ' << length;
+      EXPECT_THAT(warnings_[0], HasSubstr("the cache is made anew, as it is damaged: "));
+      warnings_.clear();
+    }
+  }
+}
+
+TEST_F(CorpusCached, FilesOfAnotherTextAreNotTrusted) {
+  open();
+  fs::copy_file(cached("valid"), cached("test"), fs::copy_options::overwrite_existing);
+  expect_true(open());
+  EXPECT_THAT(warnings_, ElementsAre("the cache " + cached("test").string() + " is made anew, as " +
+                                     (folder_ / "test.txt").string() + " has changed"));
+}
+
+TEST_F(CorpusCached, FollowsTheText) {
+  open();
+  auto text = read_file(folder_ / "valid.txt");
+  // The same length and another time: the checksum tells.
+  const auto word = text.find('w');
+  text[word] = 'v';
+  const auto changed = fs::last_write_time(folder_ / "valid.txt") + std::chrono::seconds(1);
+  put("valid.txt", text);
+  fs::last_write_time(folder_ / "valid.txt", changed);
+  expect_true(open());
+  ASSERT_EQ(warnings_.size(), 1U);
+  EXPECT_THAT(warnings_[0], HasSubstr("valid.txt has changed"));
+
+  // Another training text: another vocabulary, so that every split is another.
+  warnings_.clear();
+  put("train.txt", draw_text(60, 50) + "new words\n");
+  expect_true(open());
+  EXPECT_EQ(warnings_.size(), 4U);
+  warnings_.clear();
+  expect_true(open());
+  EXPECT_THAT(warnings_, IsEmpty());
+}
+
+TEST_F(CorpusCached, ATouchedTextIsTheSame) {
+  open();
+  const auto made = times();
+  for (const auto* name : {"train.txt", "test.txt"}) {
+    fs::last_write_time(folder_ / name,
+                        fs::last_write_time(folder_ / name) + std::chrono::seconds(5));
+  }
+  expect_true(open());
+  // They are written once more with the new time, so that it need not be found out again.
+  const auto noted = times();
+  EXPECT_NE(noted[0], made[0]);
+  EXPECT_NE(noted[1], made[1]);
+  EXPECT_EQ(noted[2], made[2]);
+  EXPECT_NE(noted[3], made[3]);
+  expect_true(open());
+  EXPECT_EQ(times(), noted);
+  EXPECT_THAT(warnings_, IsEmpty());
+}
+
+TEST_F(CorpusCached, EveryChoiceOfOptionsHasItsOwn) {
+  auto rare = options();
+  rare.vocabulary = {.max_words = 20, .min_count = 2};
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(Corpus(folder_, rare).vocabulary().size(), 20);
+    EXPECT_GT(open().vocabulary().size(), 20);
+  }
+  EXPECT_TRUE(fs::exists(folder_ / ".deq-cache/words-min2-max20/train.safetensors"));
+  EXPECT_THAT(warnings_, IsEmpty());
+
+  // Moved to where those of other options belong.
+  fs::remove_all(folder_ / ".deq-cache/words");
+  fs::rename(folder_ / ".deq-cache/words-min2-max20", folder_ / ".deq-cache/words");
+  expect_true(open());
+  EXPECT_THAT(warnings_[0],
+              HasSubstr("\"max_words 20, min_count 2\", not \"max_words 0, min_count 1\""));
+}
+
+TEST_F(CorpusCached, CanBeElsewhere) {
+  auto elsewhere = options();
+  elsewhere.cache_folder = folder_ / "some/where";
+  expect_true(Corpus(folder_, elsewhere));
+  EXPECT_TRUE(fs::exists(folder_ / "some/where/words/test.safetensors"));
+  EXPECT_FALSE(fs::exists(folder_ / ".deq-cache"));
+}
+
+TEST_F(CorpusCached, WhereNoneCanBeTheWordsAreInMemory) {
+  put(".deq-cache", "a file");
+  expect_true(open());
+  ASSERT_EQ(warnings_.size(), 1U);
+  EXPECT_THAT(warnings_[0],
+              HasSubstr("the words are held in memory, without a cache: cannot write"));
+}
+
+TEST_F(CorpusCached, SeveralMayOpenItAtOnce) {
+  for (int round = 0; round < 3; ++round) {
+    fs::remove_all(folder_ / ".deq-cache");
+    std::vector<std::optional<Corpus>> corpora(4);
+    {
+      std::vector<std::jthread> threads;
+      for (auto& corpus : corpora) threads.emplace_back([&] { corpus.emplace(folder_); });
+    }
+    for (const auto& corpus : corpora) expect_true(*corpus);
+  }
+}
+
+// ---- the same in Python
+// --------------------------------------------------------------------------
+
+// Written by test_corpus.py: texts, and what Python makes of them.
+TEST(CorpusFromPython, IsTheSame) {
+  const char* const samples = std::getenv("DEQ_CORPUS_SAMPLES");
+  if (samples == nullptr) GTEST_SKIP() << "run by test_corpus.py";
+  int64_t corpora = 0;
+  for (const auto& entry : fs::directory_iterator(samples)) {
+    for (int64_t threads = 1; threads <= 4; ++threads) {
+      const Corpus corpus(entry.path(), {.cache = false, .threads = threads});
+      std::ostringstream found;
+      for (int64_t i = 0; i < corpus.vocabulary().size(); ++i) {
+        found << corpus.vocabulary().word(i) << ' ' << corpus.vocabulary().count(i) << '\n';
+      }
+      for (const auto split : kSplits) {
+        const auto tokens = corpus.tokens(split);
+        for (int64_t i = 0; i < tokens.numel(); ++i) {
+          found << tokens.const_data_ptr<int32_t>()[i] << ' ';
+        }
+        found << '\n';
+      }
+      EXPECT_TRUE(found.str() == read_file(entry.path() / "expected")) << entry.path();
+    }
+    ++corpora;
+  }
+  EXPECT_GT(corpora, 0);
+}
+
+}  // namespace
+}  // namespace deq
