@@ -53,7 +53,7 @@ std::vector<ClusterTokens> part_by_cluster(const torch::Tensor& tokens,
           ", must be a list of int64");
   const auto clusters = static_cast<int64_t>(bounds.size()) - 1;
   // Below all clusters is 0, cluster i is i + 1, above all is clusters + 1.
-  const auto which = torch::bucketize(tokens, torch::tensor(bounds, tokens.options()),
+  const auto which = torch::bucketize(tokens.contiguous(), torch::tensor(bounds, tokens.options()),
                                       /*out_int32=*/false, /*right=*/true);
   const auto order = torch::argsort(which, /*stable=*/true);
   const auto counts = torch::bincount(which, {}, clusters + 2).to(torch::kCPU);

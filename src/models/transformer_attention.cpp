@@ -77,6 +77,7 @@ void TransformerAttention::prepare(Context& context, const Inputs& inputs) const
   context[kAttentionDropout] = attention_dropout_->mask({heads_ * batch, length, keys}, plain);
   context[kQkvMatrix] = matrix;
   context[kOutMatrix] = out_->matrix();
+  context[kOutBias] = out_->bias_for(context[kOutMatrix]);
   context[kOutDropout] = dropout_->mask({batch, 1, out_->bias().size(0)}, plain);
 }
 
@@ -93,7 +94,7 @@ torch::Tensor TransformerAttention::step(const torch::Tensor& z, const Context& 
                             .positions = context[kPositions],
                             .mask = context[kMask],
                             .dropout = context[kAttentionDropout]});
-  auto y = at::addmm(out_->bias(), seen.flatten(0, 1), context[kOutMatrix]).view(z.sizes());
+  auto y = at::addmm(context[kOutBias], seen.flatten(0, 1), context[kOutMatrix]).view(z.sizes());
   if (context[kOutDropout].defined()) y = y * context[kOutDropout];
   y = y + z;
   return pre_ln_ ? y : normalised(y);

@@ -13,10 +13,13 @@ enum TransformerSlot : size_t {
   kAttentionDropout,  ///< [h·B, q, k]
   kQkvMatrix,
   kOutMatrix,
+  kOutBias,
   kOutDropout,  ///< [B, 1, d_model]
   kInnerMatrix,
+  kInnerBias,
   kInnerDropout,  ///< [B, 1, d_inner]
   kOuterMatrix,
+  kOuterBias,
   kOuterDropout,  ///< [B, 1, d_model]
   kTransformerSlots
 };

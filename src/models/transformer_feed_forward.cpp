@@ -42,17 +42,20 @@ TransformerFeedForward::TransformerFeedForward(const TransformerOptions& options
 void TransformerFeedForward::prepare(Context& context, int64_t batch,
                                      const torch::TensorOptions& numbers) const {
   context[kInnerMatrix] = inner_->matrix();
+  context[kInnerBias] = inner_->bias_for(context[kInnerMatrix]);
   context[kInnerDropout] = inner_dropout_->mask({batch, 1, inner_->bias().size(0)}, numbers);
   context[kOuterMatrix] = outer_->matrix();
+  context[kOuterBias] = outer_->bias_for(context[kOuterMatrix]);
   context[kOuterDropout] = outer_dropout_->mask({batch, 1, outer_->bias().size(0)}, numbers);
 }
 
 torch::Tensor TransformerFeedForward::step(const torch::Tensor& z, const Context& context) const {
   const auto width = z.size(-1);
   const auto x = pre_ln_ ? at::layer_norm(z, width) : z;
-  const auto hidden = activated(at::addmm(inner_->bias(), x.flatten(0, 1), context[kInnerMatrix]),
-                                context[kInnerDropout]);
-  auto y = at::addmm(outer_->bias(), hidden, context[kOuterMatrix]).view(z.sizes());
+  const auto hidden =
+      activated(at::addmm(context[kInnerBias], x.flatten(0, 1), context[kInnerMatrix]),
+                context[kInnerDropout]);
+  auto y = at::addmm(context[kOuterBias], hidden, context[kOuterMatrix]).view(z.sizes());
   if (context[kOuterDropout].defined()) y = y * context[kOuterDropout];
   y = y + (pre_ln_ && !normalised_residual_ ? z : x);
   return pre_ln_ ? y : at::layer_norm(y, width);

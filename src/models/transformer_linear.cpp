@@ -25,6 +25,10 @@ TransformerLinear::TransformerLinear(const TransformerLinearOptions& options,
   if (options.bias) bias_ = register_parameter("bias", torch::zeros({options.out}));
 }
 
+torch::Tensor TransformerLinear::bias_for(const torch::Tensor& matrix) const {
+  return bias_.to(matrix.scalar_type());
+}
+
 torch::Tensor TransformerLinear::matrix() const {
   const auto weight = weight_.value();
   return weight.flatten(1).t();

@@ -27,6 +27,9 @@ class TransformerLinear : public torch::nn::Module {
   /// [in, out], to multiply with from the right.
   torch::Tensor matrix() const;
   const torch::Tensor& bias() const { return bias_; }
+  /// The bias in the type of the matrix. Autocast would do that too, but keeps its casts of
+  /// parameters: those from a step without a tape would stand in for those on it.
+  torch::Tensor bias_for(const torch::Tensor& matrix) const;
 
  private:
   Weight weight_;

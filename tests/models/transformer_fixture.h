@@ -22,8 +22,10 @@ class TransformerFixture {
   torch::Tensor batch_first(const std::string& name) const;
   /// [B, q, d] of a tensor [B, d, q], as the reference has states.
   torch::Tensor state(const std::string& name) const;
-  /// [B, n] of costs [n, B], which the reference lists cluster by cluster.
-  torch::Tensor costs(const std::string& name, const std::vector<int64_t>& cutoffs) const;
+  /// The costs `nll` [B, T] of the targets are the file's, [T, B], which the reference lists by
+  /// place or cluster by cluster.
+  void expect_costs(const torch::Tensor& nll, const std::vector<int64_t>& cutoffs,
+                    double tolerance) const;
   /// The names of all tensors that begin with `prefix`, without it.
   std::vector<std::string> names(const std::string& prefix) const;
 

@@ -70,8 +70,7 @@ TEST_P(TransformerParity, FixedPointCostsAndMemory) {
   const auto& report = reading.equilibrium.report;
   EXPECT_LT(report.max_relative(), 1e-12) << report.brief();
   EXPECT_LT(relative_difference(reading.equilibrium.z(), fixture_.state("train.zstar")), 1e-11);
-  EXPECT_LT(relative_difference(nll, fixture_.costs("train.nll", model_->options().cutoffs)),
-            1e-11);
+  fixture_.expect_costs(nll, model_->options().cutoffs, 1e-11);
   EXPECT_LT(relative_difference(nll.mean(), fixture_["train.loss"]), 1e-12);
   EXPECT_LT(relative_difference(reading.memory.z, fixture_.batch_first("train.new_mem_z")), 1e-11);
   EXPECT_LT(relative_difference(reading.memory.u, fixture_.batch_first("train.new_mem_u")), 1e-14);
@@ -162,8 +161,7 @@ TEST_F(TransformerXlParity, HasThePublishedNamesAndNoOthers) {
 TEST_F(TransformerXlParity, CostsAndMemory) {
   const torch::NoGradGuard no_grad;
   const auto [nll, reading] = forward();
-  EXPECT_LT(relative_difference(nll, fixture_.costs("train.nll", model_->options().cutoffs)),
-            1e-13);
+  fixture_.expect_costs(nll, model_->options().cutoffs, 1e-13);
   EXPECT_LT(relative_difference(nll.mean(), fixture_["train.loss"]), 1e-14);
   const auto& layers = reading.memory.layers;
   ASSERT_EQ(layers.size(), static_cast<size_t>(model_->options().layers) + 1);
