@@ -130,8 +130,9 @@ TEST_F(TransformerTest, RemembersTheLastPositionsOnly) {
 
 TEST_F(TransformerTest, DropoutHoldsForASolve) {
   auto options = small_transformer();
-  options.dropout = options.attention_dropout = 0.3;
+  options.dropout = 0.3;  // of attention none: a first word that does not see itself stays at 0
   auto model = make(options, /*train=*/true);
+  torch::manual_seed(test::seed());
   const auto text = tokens(2, 5);
   const auto reading = model->read(text, {}, kTight);
   EXPECT_TRUE(reading.equilibrium.report.converged()) << reading.equilibrium.report.brief();
@@ -151,6 +152,7 @@ TEST_F(TransformerTest, OutputDropoutMayDropPositions) {
   options.dropout = 0.5;
   options.output_drops_positions = true;
   auto model = make(options, /*train=*/true);
+  torch::manual_seed(test::seed());
   const auto zeros = model->read(tokens(4, 9), {}, kTight).hidden.eq(0);
   EXPECT_TRUE(zeros.all(2).equal(zeros.any(2)));
   EXPECT_TRUE(zeros.any().item<bool>());
