@@ -127,7 +127,7 @@ TensorFile CorpusCache::keep(const std::string& name, CorpusText& text, const st
   try {
     file.metadata["basis"] = basis;
     write(name, text, file);
-    return open_whole(path(name));
+    return io::map_safetensors(path(name));
   } catch (const Error& error) {
     warn(c10::str("the words are held in memory, without a cache: ", error.what()));
     folder_.reset();

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <vector>
 
 #include "data/word_table.h"
@@ -17,11 +18,11 @@ namespace deq {
 /// on the number of threads.
 class TextIndex {
  public:
-  /// `path` names the file in errors, `threads` ≥ 1. The file must outlive what words() returns.
+  /// `path` names the file in errors, `threads` ≥ 1.
   TextIndex(const io::MappedFile& file, const std::filesystem::path& path, int64_t threads);
 
   /// Each word once, in the order of their first appearance; the lines' ends count as <eos>, which
-  /// comes first.
+  /// comes first. Views into this index.
   std::vector<WordCount> words() const;
 
   /// The whole text, int32 [tokens], in the numbers of a vocabulary. Gives its own away, block by

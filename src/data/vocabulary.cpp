@@ -19,21 +19,15 @@ bool is_one_word(std::string_view text) {
 
 struct Vocabulary::Words {
   explicit Words(std::span<const WordCount> words) : table(static_cast<int64_t>(words.size())) {
-    size_t bytes = 0;
-    for (const auto& [word, count] : words) bytes += word.size();
-    text.reserve(bytes);  // the table looks into it
     counts.reserve(words.size());
     for (const auto& [word, count] : words) {
       require(is_one_word(word), "vocabulary: \"", word, "\" is not a word");
-      text += word;
-      const auto number = table.add(std::string_view(text).substr(text.size() - word.size()));
-      require(static_cast<size_t>(number) == counts.size(), "vocabulary: \"", word,
+      require(static_cast<size_t>(table.add(word)) == counts.size(), "vocabulary: \"", word,
               "\" is there twice");
       counts.push_back(count);
     }
   }
 
-  std::string text;  // of all words, without anything between them
   WordTable table;
   std::vector<int64_t> counts;
   int64_t unknown = 0;

@@ -1,5 +1,6 @@
 #include "data/word_table.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <limits>
@@ -11,6 +12,7 @@ namespace deq {
 namespace {
 
 constexpr size_t kFewestSlots = 1024;
+constexpr size_t kBlockBytes = size_t{1} << 16;
 
 template <class Number>
 uint64_t load(const char* bytes) {
@@ -72,7 +74,7 @@ int32_t WordTable::add(std::string_view word) {
           "a text has more than 2³¹ different words");
   const auto number = static_cast<int32_t>(words_.size());
   slot = {.hash = static_cast<uint32_t>(hash >> 32), .number = number};
-  words_.push_back(word);
+  words_.push_back(keep(word));
   if (2 * words_.size() > slots_.size()) grow();
   return number;
 }
@@ -80,6 +82,19 @@ int32_t WordTable::add(std::string_view word) {
 std::optional<int32_t> WordTable::find(std::string_view word) const {
   const auto& slot = slots_[place(word, hash_of(word))];
   return slot.number >= 0 ? std::optional(slot.number) : std::nullopt;
+}
+
+std::string_view WordTable::keep(std::string_view word) {
+  if (word.size() > room_) {
+    room_ = std::max(kBlockBytes, word.size());
+    blocks_.push_back(std::make_unique_for_overwrite<char[]>(room_));
+    free_ = blocks_.back().get();
+  }
+  std::copy(word.begin(), word.end(), free_);
+  const std::string_view kept(free_, word.size());
+  free_ += word.size();
+  room_ -= word.size();
+  return kept;
 }
 
 void WordTable::grow() {
