@@ -6,7 +6,8 @@
 namespace deq {
 
 std::string config::experiment_of(const Document& document) {
-  return std::string(Reader(document).required_name(kExperimentKey, {kSynthetic, kVision}));
+  return std::string(Reader(document).required_name(
+      kExperimentKey, {kSynthetic, kVision, kLanguage}));
 }
 
 std::string experiment_of(const std::filesystem::path& path,

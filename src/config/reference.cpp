@@ -1,5 +1,6 @@
 #include "deq/config/reference.h"
 
+#include "config/describe_language.h"
 #include "config/describe_synthetic.h"
 #include "config/describe_vision.h"
 #include "config/reference_visitor.h"
@@ -71,7 +72,8 @@ std::string reference_markdown() {
   describe_schedule(schedules, schedule, config::any_number());
 
   return std::string(config::kIntroduction) + schedules.text() + "\n## The synthetic experiment\n" +
-         keys_of(SyntheticConfig{}) + "\n## Image classification\n" + keys_of(VisionConfig{});
+         keys_of(SyntheticConfig{}) + "\n## Image classification\n" + keys_of(VisionConfig{}) +
+         "\n## Language modelling\n" + keys_of(LanguageConfig{});
 }
 
 }  // namespace deq

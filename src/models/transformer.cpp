@@ -40,9 +40,12 @@ TransformerOutput DeqTransformerImpl::forward(const torch::Tensor& tokens,
 
 TransformerReading DeqTransformerImpl::read(const torch::Tensor& tokens,
                                             const TransformerMemory& memory,
-                                            const EquilibriumPlan& plan) {
+                                            const EquilibriumPlan& plan,
+                                            const torch::Tensor& start) {
   const auto injection = inject(tokens);
-  auto equilibrium = layer_->forward(cell_inputs(injection, memory), plan);
+  const auto inputs = cell_inputs(injection, memory);
+  auto equilibrium =
+      layer_->forward(inputs, start.defined() ? State{start} : cell_->initial_state(inputs), plan);
   const auto& z = equilibrium.z();
   TransformerMemory after{.capacity = memory.capacity,
                           .z = last_positions(memory.z, z, memory.capacity),
@@ -62,7 +65,8 @@ torch::Tensor DeqTransformerImpl::inject(const torch::Tensor& tokens) {
   const auto mask = dropout_->mask({tokens.size(0), 1, options_.d_model},
                                    embedded.options().requires_grad(false));
   if (mask.defined()) embedded = embedded * mask;
-  const auto u = at::addmm(injection_->bias(), embedded.flatten(0, 1), injection_->matrix());
+  const auto matrix = injection_->matrix();
+  const auto u = at::addmm(injection_->bias_for(matrix), embedded.flatten(0, 1), matrix);
   // Autocast may have left another type; that of the injection becomes the state's.
   return u.view({tokens.size(0), tokens.size(1), -1}).to(embedded.scalar_type());
 }

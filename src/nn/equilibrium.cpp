@@ -69,8 +69,8 @@ EquilibriumPlan::EquilibriumPlan(const EquilibriumOptions& options)
 EquilibriumImpl::EquilibriumImpl(std::shared_ptr<Cell> cell, const EquilibriumOptions& options)
     : cell_(register_module("cell", std::move(cell))), plan_(options) {}
 
-Equilibrated EquilibriumImpl::follow(const EquilibriumPlan& plan, const Inputs& inputs,
-                                     const State& z0) {
+Equilibrated EquilibriumImpl::forward(const Inputs& inputs, const State& z0,
+                                      const EquilibriumPlan& plan) {
   if (const auto* unrolled = std::get_if<Unrolled>(&plan.options_.gradient)) {
     return unroll(plan, inputs, z0, unrolled->steps);
   }
@@ -78,11 +78,7 @@ Equilibrated EquilibriumImpl::follow(const EquilibriumPlan& plan, const Inputs& 
 }
 
 Equilibrated EquilibriumImpl::forward(const Inputs& inputs, const State& z0) {
-  return follow(plan_, inputs, z0);
-}
-
-Equilibrated EquilibriumImpl::forward(const Inputs& inputs, const EquilibriumPlan& plan) {
-  return follow(plan, inputs, cell_->initial_state(inputs));
+  return forward(inputs, z0, plan_);
 }
 
 Equilibrated EquilibriumImpl::forward(const Inputs& inputs, const Solver& solver,

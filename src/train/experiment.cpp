@@ -1,6 +1,7 @@
 #include "deq/train/experiment.h"
 
 #include "deq/config/experiment.h"
+#include "deq/train/language.h"
 #include "deq/train/synthetic.h"
 #include "deq/train/vision.h"
 
@@ -13,9 +14,9 @@ EquilibriumOptions evaluation_options(const Recipe& recipe) {
 
 Experiment read_experiment(const std::filesystem::path& path,
                            const std::vector<std::string>& overrides) {
-  if (experiment_of(path, overrides) == "vision") {
-    return experiment_from(load_vision(path, overrides));
-  }
+  const auto experiment = experiment_of(path, overrides);
+  if (experiment == "vision") return experiment_from(load_vision(path, overrides));
+  if (experiment == "language") return experiment_from(load_language(path, overrides));
   return experiment_from(load_synthetic(path, overrides));
 }
 

@@ -1,6 +1,7 @@
 #include "train/persistence.h"
 
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
@@ -26,6 +27,38 @@ std::string shared_text(World& world, const std::string& text, torch::Device dev
   return {static_cast<const char*>(bytes.const_data_ptr()), static_cast<size_t>(bytes.numel())};
 }
 
+/// The main rank's tensors, on every rank.
+std::map<std::string, torch::Tensor> shared_tensors(
+    World& world, const std::map<std::string, torch::Tensor>& tensors, torch::Device device) {
+  auto list = nlohmann::json::object();
+  for (const auto& [name, tensor] : tensors) {
+    list[name] = {{"type", static_cast<int>(tensor.scalar_type())},
+                  {"shape", tensor.sizes().vec()}};
+  }
+  list = nlohmann::json::parse(shared_text(world, list.dump(), device));
+  std::map<std::string, torch::Tensor> shared;
+  for (const auto& [name, form] : list.items()) {
+    const auto type = static_cast<torch::ScalarType>(form["type"].get<int>());
+    const auto tensor = world.is_main() ? tensors.at(name).to(device)
+                                        : torch::empty(form["shape"].get<std::vector<int64_t>>(),
+                                                       torch::TensorOptions(device).dtype(type));
+    world.broadcast(tensor);
+    shared[name] = tensor;
+  }
+  return shared;
+}
+
+/// Removes the tensors whose names begin with `prefix`, and returns them without it.
+std::map<std::string, torch::Tensor> taken_out(std::map<std::string, torch::Tensor>& tensors,
+                                               std::string_view prefix) {
+  std::map<std::string, torch::Tensor> taken;
+  for (auto at = tensors.lower_bound(std::string(prefix));
+       at != tensors.end() && at->first.starts_with(prefix); at = tensors.erase(at)) {
+    taken[at->first.substr(prefix.size())] = at->second;
+  }
+  return taken;
+}
+
 }  // namespace
 
 Persistence::Persistence(Task& task, Optimiser& optimiser, std::shared_ptr<World> world,
@@ -45,11 +78,14 @@ std::map<std::string, torch::Tensor> Persistence::tensors() const {
 }
 
 void Persistence::save(const TrainingState& state) {
+  const auto carried = task_.carried(*world_);
   world_->barrier();
   if (!world_->is_main()) return;
+  auto all = tensors();
+  for (const auto& [name, tensor] : carried) all[std::string(kCarriedPrefix) + name] = tensor;
   auto metadata = checkpoint_metadata(config_, task_.classes());
   metadata[kStateKey] = state.to_json();
-  files_.save(state.step, {.tensors = tensors(), .metadata = std::move(metadata)});
+  files_.save(state.step, {.tensors = std::move(all), .metadata = std::move(metadata)});
 }
 
 void Persistence::mark_best(int64_t step) {
@@ -59,6 +95,7 @@ void Persistence::mark_best(int64_t step) {
 TrainingState Persistence::load_newest(const TrainingState& otherwise,
                                        const std::function<void(const std::string&)>& warn) {
   auto state = otherwise;
+  std::map<std::string, torch::Tensor> carried;
   if (world_->is_main()) {
     std::vector<std::string> damages;
     const auto found =
@@ -71,22 +108,37 @@ TrainingState Persistence::load_newest(const TrainingState& otherwise,
       const auto text = found->file.metadata.find(kStateKey);
       require(text != found->file.metadata.end(), found->path.string(),
               " holds a model, but no training that could go on");
-      restore_tensors(tensors(), found->file.tensors, found->path.string());
+      require_classes(classes_in(found->file.metadata), task_.classes(), found->path.string());
+      auto stored = found->file.tensors;
+      carried = taken_out(stored, kCarriedPrefix);
+      restore_tensors(tensors(), stored, found->path.string());
       state = TrainingState::from_json(text->second);
       // The run may have been killed right after it was written.
       files_.prune(state.step);
       if (state.best_step == state.step) files_.mark_best(state.step);
     }
   }
-  return share(state);
+  return share(state, carried);
 }
 
 TrainingState Persistence::share(const TrainingState& state) {
-  if (world_->size() == 1) return state;
-  std::vector<torch::Tensor> all;
-  for (const auto& [name, tensor] : tensors()) all.push_back(tensor);
-  broadcast_from_main(*world_, all);
-  return TrainingState::from_json(shared_text(*world_, state.to_json(), all.front().device()));
+  return share(state, {});
+}
+
+TrainingState Persistence::share(const TrainingState& state,
+                                 const std::map<std::string, torch::Tensor>& carried) {
+  auto everyones = state;
+  auto everyones_carried = carried;
+  if (world_->size() > 1) {
+    std::vector<torch::Tensor> all;
+    for (const auto& [name, tensor] : tensors()) all.push_back(tensor);
+    broadcast_from_main(*world_, all);
+    const auto device = all.front().device();
+    everyones = TrainingState::from_json(shared_text(*world_, state.to_json(), device));
+    everyones_carried = shared_tensors(*world_, carried, device);
+  }
+  task_.carry_on(everyones.step, everyones_carried);
+  return everyones;
 }
 
 }  // namespace deq

@@ -23,16 +23,18 @@ class Persistence {
   void save(const TrainingState& state);
   void mark_best(int64_t step);
 
-  /// The newest whole checkpoint into model and optimiser, of every rank; what the main rank has at
-  /// the moment where there is none. Returns the state it was saved with, or `otherwise`.
+  /// The newest whole checkpoint into model, optimiser and task, of every rank; what the main rank
+  /// has at the moment where there is none. Returns the state it was saved with, or `otherwise`.
   TrainingState load_newest(const TrainingState& otherwise,
                             const std::function<void(const std::string&)>& warn);
 
-  /// Every rank gets what the main rank has.
+  /// Every rank gets what the main rank has, at the beginning.
   TrainingState share(const TrainingState& state);
 
  private:
   std::map<std::string, torch::Tensor> tensors() const;
+  TrainingState share(const TrainingState& state,
+                      const std::map<std::string, torch::Tensor>& carried);
 
   Task& task_;
   Optimiser& optimiser_;

@@ -1,5 +1,6 @@
 #include "deq/train/run.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -26,19 +27,6 @@ Checkpoints::Found checkpoint_of(const std::filesystem::path& run, WhichCheckpoi
   return *found;
 }
 
-/// What is no list of names is none: a file from elsewhere may use the key as it likes.
-std::vector<std::string> classes_in(const std::map<std::string, std::string>& metadata) {
-  const auto found = metadata.find(kClassesKey);
-  if (found == metadata.end()) return {};
-  const auto list = nlohmann::json::parse(found->second, nullptr, /*allow_exceptions=*/false);
-  std::vector<std::string> classes;
-  for (const auto& item : list.is_array() ? list : nlohmann::json::array()) {
-    if (!item.is_string()) return {};
-    classes.push_back(item.get<std::string>());
-  }
-  return classes;
-}
-
 }  // namespace
 
 std::map<std::string, std::string> checkpoint_metadata(const std::string& config,
@@ -52,13 +40,39 @@ std::map<std::string, std::string> checkpoint_metadata(const std::string& config
   return metadata;
 }
 
+std::vector<std::string> classes_in(const std::map<std::string, std::string>& metadata) {
+  const auto found = metadata.find(kClassesKey);
+  if (found == metadata.end()) return {};
+  // What is no list of names is none: a file from elsewhere may use the key as it likes.
+  const auto list = nlohmann::json::parse(found->second, nullptr, /*allow_exceptions=*/false);
+  std::vector<std::string> classes;
+  for (const auto& item : list.is_array() ? list : nlohmann::json::array()) {
+    if (!item.is_string()) return {};
+    classes.push_back(item.get<std::string>());
+  }
+  return classes;
+}
+
+void require_classes(const std::vector<std::string>& checkpoint,
+                     const std::vector<std::string>& data, const std::string& what) {
+  if (checkpoint.empty() || data.empty() || checkpoint == data) return;
+  const auto [ours, theirs] =
+      std::mismatch(checkpoint.begin(), checkpoint.end(), data.begin(), data.end());
+  const auto shown = [](auto at, auto end) { return at == end ? "missing" : '"' + *at + '"'; };
+  throw Error(c10::str(what, " is of a model for other data: of its ", checkpoint.size(),
+                       " classes, number ", ours - checkpoint.begin(), " is ",
+                       shown(ours, checkpoint.end()), "; of the data's ", data.size(), ", it is ",
+                       shown(theirs, data.end())));
+}
+
 RunCheckpoint read_run_checkpoint(const std::filesystem::path& run, WhichCheckpoint which) {
   RunCheckpoint result;
   auto found = checkpoint_of(run, which, result.warnings);
   result.path = std::move(found.path);
   result.classes = classes_in(found.file.metadata);
   for (auto& [name, tensor] : found.file.tensors) {
-    if (!name.starts_with(kOptimiserPrefix)) result.weights[name] = std::move(tensor);
+    if (name.starts_with(kOptimiserPrefix) || name.starts_with(kCarriedPrefix)) continue;
+    result.weights[name] = std::move(tensor);
   }
   return result;
 }
@@ -104,6 +118,7 @@ LoadedRun load_run(const std::filesystem::path& run, torch::Device device, Which
   auto experiment = read_experiment(config_file(run), overrides);
   auto task = experiment.make_task(device);
   auto checkpoint = read_run_checkpoint(run, which);
+  require_classes(checkpoint.classes, task->classes(), checkpoint.path.string());
   restore_tensors(model_tensors(task->model()), checkpoint.weights, checkpoint.path.string());
   return {.experiment = std::move(experiment),
           .task = std::move(task),

@@ -143,11 +143,13 @@ TEST(ConfigMessages, TheExperiment) {
     return message_of<ConfigError>([&] { parse_synthetic(toml, "x.toml"); });
   };
   EXPECT_EQ(with("seed = 1\n"),
-            "x.toml: missing key \"experiment\", which must be \"synthetic\" or \"vision\"");
+            "x.toml: missing key \"experiment\", which must be one of \"synthetic\", \"vision\", "
+            "\"language\"");
   EXPECT_EQ(with("\nexperiment = \"sculpture\"\n[marble]\n"),
-            "x.toml:2: experiment = \"sculpture\": must be \"synthetic\" or \"vision\"");
+            "x.toml:2: experiment = \"sculpture\": must be one of \"synthetic\", \"vision\", "
+            "\"language\"");
   EXPECT_EQ(message_of<ConfigError>([] { experiment_in("experiment = 1\n", "x.toml"); }),
-            "x.toml:1: experiment = 1: must be \"synthetic\" or \"vision\"");
+            "x.toml:1: experiment = 1: must be one of \"synthetic\", \"vision\", \"language\"");
 }
 
 TEST(ConfigMessages, SyntaxErrorsNameTheirLine) {

@@ -51,9 +51,10 @@ class DeqTransformerImpl : public torch::nn::Module {
   TransformerOutput forward(const torch::Tensor& tokens, const torch::Tensor& targets,
                             const TransformerMemory& memory, const EquilibriumPlan& plan);
 
-  /// The same without targets.
+  /// The same without targets. The solve begins at `start` [B, T, d_model] where it is given, e.g.
+  /// at the equilibrium of a position before.
   TransformerReading read(const torch::Tensor& tokens, const TransformerMemory& memory,
-                          const EquilibriumPlan& plan);
+                          const EquilibriumPlan& plan, const torch::Tensor& start = {});
 
   /// log p of every word as the next one, […, vocabulary] for hidden […, d_model].
   torch::Tensor log_probabilities(const torch::Tensor& hidden);

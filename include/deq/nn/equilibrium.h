@@ -81,7 +81,10 @@ class EquilibriumImpl : public torch::nn::Module {
   Equilibrated forward(const Inputs& inputs, const State& z0);
 
   /// The same layer solved and differentiated otherwise for one pass.
-  Equilibrated forward(const Inputs& inputs, const EquilibriumPlan& plan);
+  Equilibrated forward(const Inputs& inputs, const EquilibriumPlan& plan) {
+    return forward(inputs, cell_->initial_state(inputs), plan);
+  }
+  Equilibrated forward(const Inputs& inputs, const State& z0, const EquilibriumPlan& plan);
 
   /// The same layer, solved otherwise for one pass (another budget, another solver). An Unrolled
   /// layer is solved too.
@@ -92,7 +95,6 @@ class EquilibriumImpl : public torch::nn::Module {
 
  private:
   Equilibrated prepare(const Inputs& inputs, const StateLayout& layout);
-  Equilibrated follow(const EquilibriumPlan& plan, const Inputs& inputs, const State& z0);
   Equilibrated solve(const EquilibriumPlan& plan, const Inputs& inputs, const State& z0,
                      const Solver& solver, const Callback& callback);
   Equilibrated unroll(const EquilibriumPlan& plan, const Inputs& inputs, const State& z0,

@@ -19,6 +19,7 @@ std::filesystem::path checkpoint_folder(const std::filesystem::path& run);
 
 /// What a checkpoint's tensors that are not the model's begin with.
 inline constexpr std::string_view kOptimiserPrefix = "optimiser/";
+inline constexpr std::string_view kCarriedPrefix = "carried/";
 
 enum class WhichCheckpoint { Newest, Best };
 
@@ -31,6 +32,14 @@ void remove_leftovers(const std::filesystem::path& run);
 /// What every checkpoint of a run says about itself.
 std::map<std::string, std::string> checkpoint_metadata(const std::string& config,
                                                        const std::vector<std::string>& classes);
+
+/// The names of the classes that it gives; none where whoever wrote it did not know them.
+std::vector<std::string> classes_in(const std::map<std::string, std::string>& metadata);
+
+/// Throws Error where a checkpoint's classes are known and others than the data's are now, or in
+/// another order: its outputs would be taken for something else. `what` names the checkpoint.
+void require_classes(const std::vector<std::string>& checkpoint,
+                     const std::vector<std::string>& data, const std::string& what);
 
 /// What using a model takes of a checkpoint: all but the state of its training.
 struct RunCheckpoint {

@@ -2,6 +2,7 @@
 
 #include <torch/nn/module.h>
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -45,6 +46,14 @@ class Task {
   /// The loss on a batch that lies on the model's device. `how` is what its equilibrium layers are
   /// to be solved and differentiated with.
   virtual TaskPass forward(const Batch& batch, const EquilibriumPlan& how) = 0;
+
+  /// What goes on from one training batch to the next beside the weights, such as the memory of a
+  /// language model; rows are the samples of a whole step. Every rank calls it and gets the same.
+  virtual std::map<std::string, torch::Tensor> carried(World& /*world*/) { return {}; }
+
+  /// The training goes on after `step` steps, where this was carried.
+  virtual void carry_on(int64_t /*step*/,
+                        const std::map<std::string, torch::Tensor>& /*carried*/) {}
 
   /// The validation set, solved with `how`: the goal's metric, the cost and the residuals. Every
   /// rank calls it and may do its share; all get the same result.

@@ -1,0 +1,191 @@
+"""Language modelling as a user meets it: a small language whose words mostly follow a rule."""
+
+import json
+import math
+import random
+import shutil
+import unittest
+
+from program import SEED, ProgramTest, read_checkpoint, settings
+
+WORDS = [f"w{i:02}" for i in range(30)]
+FAITHFUL = 0.9  # how often a word is followed by the one that the rule says
+# What the rule leaves open: with 30 words equally likely otherwise, about 1.9.
+BEST_PERPLEXITY = math.exp(-sum(p * math.log(p) for p in
+                                [FAITHFUL + 0.1 / 30] + 29 * [0.1 / 30]))
+
+
+def text(draw: random.Random, lines: int) -> str:
+    word, result = WORDS[0], []
+    for _ in range(lines):
+        line = []
+        for _ in range(9):
+            index = (7 * WORDS.index(word) + 3) % len(WORDS)
+            word = WORDS[index] if draw.random() < FAITHFUL else draw.choice(WORDS)
+            line.append(word)
+        result.append(" " + " ".join(line) + " \n")
+    return "".join(result)
+
+
+class LanguageTest(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        draw = random.Random(SEED)
+        (self.folder / "text").mkdir()
+        for split, lines in (("train", 800), ("valid", 60), ("test", 40)):
+            (self.folder / f"text/{split}.txt").write_text(text(draw, lines))
+        self.config = self.folder / "rule.toml"
+        self.config.write_text("""experiment = "language"
+[data]
+path = "text"
+segment = 8
+memory = 8
+eval_segment = 8
+eval_memory = 8
+eval_streams = 4
+[model]
+name = "deq-transformer"
+d_model = 24
+d_embed = 24
+heads = 2
+d_head = 12
+d_inner = 48
+dropout = 0.0
+attention_dropout = 0.0
+init_std = 0.2
+weight_norm = false
+[solver.forward]
+name = "anderson"
+max_evals = 12
+[solver.adjoint]
+name = "anderson"
+max_evals = 12
+[jacobian]
+gamma = 0.02
+probability = 0.3
+[train]
+epochs = 1
+batch_size = 8
+lr = 5e-3
+log_every = 5
+""")
+
+    def train_rule(self, out, *more):
+        return json.loads(self.deq("train", self.config, *more, "--out", out, "--json").stdout)
+
+
+class Learning(LanguageTest):
+    def test_an_equilibrium_learns_the_rule_and_is_evaluated_in_every_way(self):
+        result = self.train_rule("run", *settings(train__epochs=8))
+        self.assertLess(result["perplexity"], 2.5 * BEST_PERPLEXITY, f"seed {SEED}")
+        self.assertAlmostEqual(result["perplexity"], math.exp(result["loss"]))
+        for name in ("residual", "residual_p90", "nfe_forward", "rho", "jacobian_norm"):
+            self.assertIn(name, result)
+        evaluated = json.loads(self.deq("eval", "run", "--json").stdout)
+        self.assertEqual(evaluated["perplexity"], result["perplexity"])
+        test = json.loads(self.deq("eval", "run", "--set", "data.eval_split=test", "--json").stdout)
+        self.assertNotEqual(test["perplexity"], result["perplexity"])
+        self.assertLess(test["perplexity"], 3 * BEST_PERPLEXITY, f"seed {SEED}")
+        other = json.loads(self.deq("eval", "run", *settings(data__eval_segment=5, data__eval_memory=20),
+                                    "--json").stdout)
+        self.assertLess(other["perplexity"], 3 * BEST_PERPLEXITY, f"seed {SEED}")
+        rows = [json.loads(line) for line in
+                self.deq("eval", "run", "--budgets", "1,4,12", "--json").stdout.splitlines()]
+        residuals = [row["residual"] for row in rows]
+        self.assertEqual(residuals, sorted(residuals, reverse=True))
+        self.assertEqual(rows[-1]["perplexity"], result["perplexity"])
+        for row in rows:
+            self.assertIn("samples_per_s", row)
+        self.continues_a_text_without_its_data()
+
+    def continues_a_text_without_its_data(self):
+        shutil.rmtree(self.folder / "text")
+        first = self.deq("generate", "run", "--prompt", "w03 nonsense w17", "--words", "40")
+        self.assertTrue(first.stdout.startswith("w03 nonsense w17"), first.stdout)
+        self.assertIn('does not know "nonsense"', first.stderr)
+        self.assertIn("evaluations a word from the last equilibrium on", first.stderr)
+        words = first.stdout.split()[3:]
+        self.assertTrue(set(words) <= set(WORDS), words)
+        again = self.deq("generate", "run", "--prompt", "w03 nonsense w17", "--words", "40")
+        self.assertEqual(again.stdout, first.stdout)
+        other = self.deq("generate", "run", "--prompt", "w03 nonsense w17", "--words", "40", "--seed", "5")
+        self.assertNotEqual(other.stdout, first.stdout)
+        greedy = json.loads(self.deq("generate", "run", "--prompt", "w03", "--words", "30", "--top",
+                                     "1", "--json").stdout)
+        followed = greedy["text"].split()
+        kept = sum(WORDS.index(b) == (7 * WORDS.index(a) + 3) % len(WORDS)
+                   for a, b in zip(followed, followed[1:]))
+        self.assertGreater(kept, len(followed) / 2, f"seed {SEED}: {greedy['text']}")
+        self.assertLessEqual(greedy["evaluations_per_word"], 12)
+
+    def test_transformer_xl_trains_on_the_same_text(self):
+        path = self.folder / "xl.toml"
+        path.write_text('base = "rule.toml"\n[model]\nname = "transformer-xl"\nlayers = 2\nd_model = 24\n'
+                        'd_embed = 24\nheads = 2\nd_head = 12\nd_inner = 48\ndropout = 0.0\n')
+        result = json.loads(self.deq("train", path, *settings(train__epochs=3), "--out", "xl",
+                                     "--json").stdout)
+        self.assertLess(result["perplexity"], 2.5 * BEST_PERPLEXITY, f"seed {SEED}")
+        self.assertNotIn("nfe_forward", result)
+        generated = json.loads(self.deq("generate", "xl", "--prompt", "w00", "--words", "5",
+                                        "--json").stdout)
+        self.assertNotIn("evaluations_per_word", generated)
+
+
+class Memory(LanguageTest):
+    STEPS = settings(train__steps=12, train__eval_every_steps=6, train__checkpoints__every_steps=4)
+
+    def test_the_same_bits_after_an_interruption(self):
+        for name, more in (("plain", []), ("parts", settings(train__accumulation=2)),
+                           ("dropout", settings(model__dropout=0.2, model__attention_dropout=0.1))):
+            with self.subTest(name):
+                self.train_rule(f"{name}-whole", *self.STEPS, *more)
+                self.train_rule(f"{name}-cut", *self.STEPS, *more)
+                checkpoints = self.checkpoints(f"{name}-cut")
+                tensors = read_checkpoint(checkpoints[0])[0]
+                self.assertTrue(any(key.startswith("carried/") for key in tensors), list(tensors))
+                for path in checkpoints[1:]:  # as if it had been killed after the first of them
+                    path.unlink()
+                self.deq("train", "--resume", f"{name}-cut")
+                self.assertEqual(self.weights(f"{name}-cut"), self.weights(f"{name}-whole"))
+                self.assertEqual(self.metrics(f"{name}-cut"), self.metrics(f"{name}-whole"))
+
+    def test_two_processes_see_what_one_sees(self):
+        precise = settings(precision="float64")
+        self.train_rule("one", *self.STEPS, *precise)
+        self.deq("train", self.config, *self.STEPS, *precise, "--nproc", "2", "--out", "two")
+        one, two = (self.metrics(run)[-1] for run in ("one", "two"))
+        self.assertAlmostEqual(one["loss"], two["loss"], delta=1e-9)
+        shapes = [{name: tensor[1] for name, tensor in self.weights(run).items()}
+                  for run in ("one", "two")]
+        self.assertEqual(*shapes)
+
+
+class Misuse(LanguageTest):
+    def test_texts_that_cannot_be_used(self):
+        self.assertIn("text2", self.refused("train", self.config, "--set", "data.path=text2", "--out",
+                                            "run", status=2))
+        for text in (b"good words\nbad \xff\xfe\n", b""):
+            (self.folder / "text/train.txt").write_bytes(text)
+            message = self.deq("train", self.config, "--out", "run", status=1).stderr
+            self.assert_one_sentence(message)
+            self.assertIn("train.txt", message)
+            self.assertFalse((self.folder / "run").exists())
+
+    def test_a_run_whose_text_has_changed(self):
+        self.train_rule("run", *settings(train__steps=2))
+        with open(self.folder / "text/train.txt", "a") as file:
+            file.write("another word\n")
+        for command in (["eval", "run"], ["train", "--resume", "run"]):
+            message = self.deq(*command, status=1).stderr
+            self.assert_one_sentence(message)
+            self.assertIn("is of a model for other data", message)
+
+    def test_generate_refuses_what_it_cannot_use(self):
+        self.train_rule("run", *settings(train__steps=2))
+        self.refused("generate", "nowhere", status=2)
+        self.refused("generate", "run", "--temperature", "0", status=2)
+        self.deq("generate", "run", "--words", "0", status=2)
+
+
+if __name__ == "__main__":
+    unittest.main()
