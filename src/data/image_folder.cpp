@@ -57,7 +57,7 @@ std::vector<std::string> passed_over_in(const fs::path& root) {
   for (const auto& label : class_folders(root)) {
     for (const auto& name :
          names_in(root / label, [](const auto& entry) { return !has_image_name(entry.path()); })) {
-      names.push_back(label + "/" + name);
+      names.push_back((fs::path(label) / name).string());
     }
   }
   return names;

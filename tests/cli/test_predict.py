@@ -1,7 +1,9 @@
 """A trained classifier says what images show, wherever its run was taken."""
 
 import json
+import pathlib
 import shutil
+import tempfile
 import unittest
 
 from program import read_checkpoint
@@ -9,9 +11,17 @@ from test_vision import COLOURS, SIZE, VisionTest, png
 
 
 class Predict(VisionTest):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.trained = pathlib.Path(folder.name) / "run"
+
     def setUp(self):
         super().setUp()
-        self.train_squares("run", "--set", "train.epochs=12")
+        if not self.trained.exists():
+            self.train_squares(self.trained, "--set", "train.epochs=12")
+        shutil.copytree(self.trained, self.folder / "run")
 
     def square(self, name, colour, width=SIZE, height=SIZE):
         (self.folder / name).write_bytes(png([[COLOURS[colour]] * width] * height))

@@ -1,0 +1,45 @@
+#include "deq/io/atomic_folder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "deq/core/error.h"
+#include "deq/io/atomic_file.h"
+#include "io/temporary_folder.h"
+
+namespace deq {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+TEST(AtomicFolder, AppearsWholeOrNotAtAll) {
+  const testing::TemporaryFolder folder;
+  {
+    const AtomicFolder abandoned(folder / "out");
+    write_file_atomically(abandoned.path() / "a", "1");
+    EXPECT_FALSE(fs::exists(folder / "out"));
+  }
+  EXPECT_TRUE(fs::is_empty(folder.path()));
+  {
+    AtomicFolder whole(folder / "new/out/");
+    write_file_atomically(whole.path() / "a", "1");
+    whole.commit();
+  }
+  EXPECT_EQ(read_file(folder / "new/out/a"), "1");
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder / "new"), {}), 1);
+}
+
+TEST(AtomicFolder, NothingIsOverwritten) {
+  const testing::TemporaryFolder folder;
+  fs::create_directories(folder / "empty");
+  fs::create_symlink("nowhere", folder / "link");
+  for (const char* name : {"empty", "link"}) {
+    EXPECT_THAT([&] { AtomicFolder{folder / name}; },
+                ThrowsMessage<UsageError>(HasSubstr("exists already")));
+  }
+}
+
+}  // namespace
+}  // namespace deq
