@@ -1,0 +1,38 @@
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <torch/nn/modules/container/sequential.h>
+
+#include <optional>
+
+#include "deq/models/mdeq_cell.h"
+#include "deq/models/mdeq_options.h"
+#include "deq/nn/equilibrium.h"
+
+namespace deq {
+
+/// What the multiscale DEQs for images have in common: the stem, and the equilibrium of all scales.
+/// The heads are those of the classes derived from it.
+class MdeqTrunk : public torch::nn::Module {
+ public:
+  torch::Tensor inject(const torch::Tensor& images);  ///< what scale 0 is given, the cell's input
+  Equilibrated equilibrate(const torch::Tensor& injection, const EquilibriumPlan& plan);
+
+  MdeqCell cell() const { return cell_; }
+  const MdeqOptions& options() const { return options_; }
+
+ protected:
+  MdeqTrunk(const MdeqOptions& options, std::optional<at::Generator> generator);
+
+  /// What a head is given must be one tensor a scale.
+  void require_scales(const State& z) const;
+
+ private:
+  MdeqOptions options_;
+  torch::nn::Sequential stem_;
+  torch::nn::Sequential stage0_{nullptr};  // none in the smallest models
+  MdeqCell cell_;
+  Equilibrium layer_;  // not in the module tree, where it would change the cell's name
+};
+
+}  // namespace deq
