@@ -1,5 +1,6 @@
 #pragma once
 
+#include "config/describe_mdeq.h"
 #include "config/describe_recipe.h"
 #include "config/description.h"
 #include "config/experiments.h"
@@ -50,25 +51,7 @@ void describe(Visitor& v, ImageData& data) {
 
 template <class Visitor>
 void describe_own(Visitor& v, MdeqOptions& model) {
-  v.whole_numbers("channels", model.channels, at_least(1),
-                  "Of each scale, finest first; multiples of groups.");
-  v.whole_numbers("blocks", model.blocks, at_least(1),
-                  "Residual blocks of each scale; empty: one each.");
-  v.whole_numbers("big_kernels", model.big_kernels, at_least(0),
-                  "How many of a block's two convolutions are 5×5, for each scale; empty: none.");
-  v.number("expansion", model.expansion, at_least(1),
-           "A block's inner channels over its outer ones.");
-  v.number("groups", model.groups, at_least(2), "Groups of the group norms.");
-  v.number("dropout", model.dropout, from_to_below(0, 1),
-           "How likely a channel is to be dropped for a whole solve.");
-  v.flag("weight_norm", model.weight_norm,
-         "Whether the weights of blocks and fusion are normalised.");
-  v.flag("block_norm_affine", model.block_norm_affine,
-         "Whether the group norms of the blocks have parameters.");
-  v.flag("fuse_norm_affine", model.fuse_norm_affine, "The same for those of the fusion.");
-  v.flag("post_norm_affine", model.post_norm_affine, "The same for those after the fusion.");
-  v.number("downsample_times", model.downsample_times, between(0, 16),
-           "Halvings of the image before the finest scale.");
+  describe_mdeq_trunk(v, model);
   v.whole_numbers("head_channels", model.head_channels, at_least(1),
                   "A quarter of the head's width, for each scale.");
   v.number("final_channels", model.final_channels, at_least(1), "Features that are classified.");

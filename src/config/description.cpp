@@ -32,9 +32,9 @@ std::string allowed_number(const Range& range) {
   return text.empty() ? "a finite number" : "a finite number " + text;
 }
 
-std::string allowed_list(const Range& range) {
+std::string allowed_list(std::string_view kind, const Range& range) {
   const std::string text = range.text();
-  return text.empty() ? "a list of whole numbers" : "a list of whole numbers " + text;
+  return c10::str("a list of ", kind, " numbers", text.empty() ? "" : " ", text);
 }
 
 std::string allowed_names(const std::vector<std::string_view>& names) {

@@ -17,6 +17,7 @@
 // - number(key, member, range, help): int64_t, int or double; one more argument makes it required
 // - optional_number(key, member, range, help): one that may be left out
 // - whole_numbers(key, member, range, help): a list
+// - numbers(key, member, range, help): a list of finite numbers
 // - text(key, member, help): one that is not empty
 // - flag(key, member, help): true or false
 // - choice(key, member, choices, help): an enum, by name
@@ -75,8 +76,13 @@ std::string allowed_number(const Range& range);
 
 inline constexpr std::string_view kAllowedText = "a text that is not empty";
 
-/// "a list of whole numbers ≥ 1".
-std::string allowed_list(const Range& range);
+/// "a list of whole numbers ≥ 1", "a list of finite numbers > 0".
+std::string allowed_list(std::string_view kind, const Range& range);
+
+template <class Number>
+std::string allowed_list(const Range& range) {
+  return allowed_list(std::is_integral_v<Number> ? "whole" : "finite", range);
+}
 
 template <class Number>
 std::string allowed(const Range& range) {

@@ -16,9 +16,10 @@ struct Place {
   int64_t line = 0;          ///< of the file; 0 for an override
 };
 
-/// An array. Only those of whole numbers have a use.
+/// An array. Only those of numbers have a use.
 struct List {
-  std::optional<std::vector<int64_t>> whole_numbers;
+  std::optional<std::vector<int64_t>> whole_numbers;  ///< where all of them are whole
+  std::optional<std::vector<double>> numbers;
 };
 
 /// A kind of TOML value that no key takes (a date), as it appears in messages.

@@ -7,7 +7,7 @@ namespace deq {
 
 std::string config::experiment_of(const Document& document) {
   return std::string(Reader(document).required_name(
-      kExperimentKey, {kSynthetic, kVision, kLanguage}));
+      kExperimentKey, {kSynthetic, kVision, kLanguage, kSegmentation}));
 }
 
 std::string experiment_of(const std::filesystem::path& path,

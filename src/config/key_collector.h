@@ -42,6 +42,10 @@ class KeyCollector {
     add(key);
   }
 
+  void numbers(std::string_view key, std::vector<double>&, const Range&, std::string_view) {
+    add(key);
+  }
+
   void text(std::string_view key, std::string&, std::string_view, Presence = Presence::Optional) {
     add(key);
   }

@@ -18,9 +18,10 @@ std::string number_toml(Number value) {
   }
 }
 
-inline std::string list_toml(const std::vector<int64_t>& values) {
+template <class Number>
+std::string list_toml(const std::vector<Number>& values) {
   std::string text = "[";
-  for (const int64_t value : values) text += (text.size() > 1 ? ", " : "") + std::to_string(value);
+  for (const auto value : values) text += (text.size() > 1 ? ", " : "") + number_toml(value);
   return text + "]";
 }
 

@@ -60,9 +60,20 @@ std::vector<int64_t> Reader::read_whole_numbers(const Entry& entry, std::string_
   };
   if (list == nullptr || !list->whole_numbers ||
       !std::all_of(list->whole_numbers->begin(), list->whole_numbers->end(), allowed_one)) {
-    refuse(entry, key, allowed_list(range));
+    refuse(entry, key, allowed_list<int64_t>(range));
   }
   return *list->whole_numbers;
+}
+
+std::vector<double> Reader::read_numbers(const Entry& entry, std::string_view key,
+                                         const Range& range) const {
+  const auto* list = std::get_if<List>(&entry.value);
+  if (list == nullptr || !list->numbers ||
+      !std::all_of(list->numbers->begin(), list->numbers->end(),
+                   [&range](double value) { return range.contains(value); })) {
+    refuse(entry, key, allowed_list<double>(range));
+  }
+  return *list->numbers;
 }
 
 std::string Reader::read_text(const Entry& entry, std::string_view key) const {

@@ -53,6 +53,12 @@ class Reader {
     if (entry != nullptr) member = read_whole_numbers(*entry, key, range);
   }
 
+  void numbers(std::string_view key, std::vector<double>& member, const Range& range,
+               std::string_view /*help*/) {
+    const Entry* entry = find(key);
+    if (entry != nullptr) member = read_numbers(*entry, key, range);
+  }
+
   void text(std::string_view key, std::string& member, std::string_view /*help*/,
             Presence presence = Presence::Optional) {
     const Entry* entry =
@@ -145,6 +151,8 @@ class Reader {
   double read_float(const Entry& entry, std::string_view key, const Range& range) const;
   std::vector<int64_t> read_whole_numbers(const Entry& entry, std::string_view key,
                                           const Range& range) const;
+  std::vector<double> read_numbers(const Entry& entry, std::string_view key,
+                                   const Range& range) const;
   std::string read_text(const Entry& entry, std::string_view key) const;
   bool read_flag(const Entry& entry, std::string_view key) const;
   size_t read_name(const Entry& entry, std::string_view key,

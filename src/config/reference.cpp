@@ -1,6 +1,7 @@
 #include "deq/config/reference.h"
 
 #include "config/describe_language.h"
+#include "config/describe_segmentation.h"
 #include "config/describe_synthetic.h"
 #include "config/describe_vision.h"
 #include "config/reference_visitor.h"
@@ -73,7 +74,8 @@ std::string reference_markdown() {
 
   return std::string(config::kIntroduction) + schedules.text() + "\n## The synthetic experiment\n" +
          keys_of(SyntheticConfig{}) + "\n## Image classification\n" + keys_of(VisionConfig{}) +
-         "\n## Language modelling\n" + keys_of(LanguageConfig{});
+         "\n## Language modelling\n" + keys_of(LanguageConfig{}) + "\n## Segmentation\n" +
+         keys_of(SegmentationConfig{});
 }
 
 }  // namespace deq

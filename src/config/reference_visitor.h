@@ -40,7 +40,12 @@ class ReferenceVisitor {
 
   void whole_numbers(std::string_view key, const std::vector<int64_t>& member, const Range& range,
                      std::string_view help) {
-    row(key, allowed_list(range), code(list_toml(member)), help);
+    row(key, allowed_list<int64_t>(range), code(list_toml(member)), help);
+  }
+
+  void numbers(std::string_view key, const std::vector<double>& member, const Range& range,
+               std::string_view help) {
+    row(key, allowed_list<double>(range), code(list_toml(member)), help);
   }
 
   void text(std::string_view key, const std::string& member, std::string_view help,

@@ -14,13 +14,15 @@ using PlaceOf = std::function<Place(const toml::node&)>;
 Table convert(const toml::table& table, const PlaceOf& place_of);
 
 List convert(const toml::array& array) {
-  std::vector<int64_t> numbers;
+  std::vector<int64_t> whole_numbers;
+  std::vector<double> numbers;
   for (const auto& node : array) {
-    const auto* whole = node.as_integer();
-    if (whole == nullptr) return {};
-    numbers.push_back(whole->get());
+    if (!node.is_number()) return {};
+    if (const auto* whole = node.as_integer()) whole_numbers.push_back(whole->get());
+    numbers.push_back(*node.value<double>());
   }
-  return {.whole_numbers = numbers};
+  if (whole_numbers.size() != numbers.size()) return {.whole_numbers = {}, .numbers = numbers};
+  return {.whole_numbers = whole_numbers, .numbers = numbers};
 }
 
 Entry convert(std::string key, const toml::node& node, const PlaceOf& place_of) {

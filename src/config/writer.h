@@ -49,6 +49,11 @@ class Writer {
     write(key, list_toml(member));
   }
 
+  void numbers(std::string_view key, const std::vector<double>& member, const Range&,
+               std::string_view /*help*/) {
+    write(key, list_toml(member));
+  }
+
   void text(std::string_view key, const std::string& member, std::string_view /*help*/,
             Presence = Presence::Optional) {
     if (!member.empty()) write(key, text_toml(member));

@@ -2,6 +2,7 @@
 
 #include "deq/config/experiment.h"
 #include "deq/train/language.h"
+#include "deq/train/segmentation.h"
 #include "deq/train/synthetic.h"
 #include "deq/train/vision.h"
 
@@ -17,6 +18,7 @@ Experiment read_experiment(const std::filesystem::path& path,
   const auto experiment = experiment_of(path, overrides);
   if (experiment == "vision") return experiment_from(load_vision(path, overrides));
   if (experiment == "language") return experiment_from(load_language(path, overrides));
+  if (experiment == "segmentation") return experiment_from(load_segmentation(path, overrides));
   return experiment_from(load_synthetic(path, overrides));
 }
 

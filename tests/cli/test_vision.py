@@ -2,25 +2,14 @@
 
 import json
 import random
-import struct
 import unittest
-import zlib
 
+from pictures import png
 from program import SEED, ProgramTest
 
 SIZE = 8
 COLOURS = {"blue": (40, 60, 200), "green": (50, 190, 60), "red": (210, 50, 40)}
 TRAIN, TEST = 24, 50  # images of each class; enough to test on for two batches
-
-
-def png(pixels: list[list[tuple[int, int, int]]]) -> bytes:
-    def chunk(kind: bytes, body: bytes) -> bytes:
-        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
-
-    rows = b"".join(b"\0" + bytes(value for pixel in row for value in pixel) for row in pixels)
-    head = struct.pack(">IIBBBBB", len(pixels[0]), len(pixels), 8, 2, 0, 0, 0)
-    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows))
-            + chunk(b"IEND", b""))
 
 
 class VisionTest(ProgramTest):

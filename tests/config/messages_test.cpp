@@ -144,12 +144,13 @@ TEST(ConfigMessages, TheExperiment) {
   };
   EXPECT_EQ(with("seed = 1\n"),
             "x.toml: missing key \"experiment\", which must be one of \"synthetic\", \"vision\", "
-            "\"language\"");
+            "\"language\", \"segmentation\"");
   EXPECT_EQ(with("\nexperiment = \"sculpture\"\n[marble]\n"),
             "x.toml:2: experiment = \"sculpture\": must be one of \"synthetic\", \"vision\", "
-            "\"language\"");
+            "\"language\", \"segmentation\"");
   EXPECT_EQ(message_of<ConfigError>([] { experiment_in("experiment = 1\n", "x.toml"); }),
-            "x.toml:1: experiment = 1: must be one of \"synthetic\", \"vision\", \"language\"");
+            "x.toml:1: experiment = 1: must be one of \"synthetic\", \"vision\", \"language\", "
+            "\"segmentation\"");
 }
 
 TEST(ConfigMessages, SyntaxErrorsNameTheirLine) {

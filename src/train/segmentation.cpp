@@ -1,0 +1,180 @@
+#include "deq/train/segmentation.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "deq/core/error.h"
+#include "deq/core/rng.h"
+#include "deq/data/mask_folder.h"
+#include "deq/jacobian/frobenius.h"
+#include "deq/jacobian/spectrum.h"
+#include "deq/models/mdeq_segmentation.h"
+#include "deq/train/confusion_matrix.h"
+#include "train/model_state.h"
+#include "train/pixel_loss.h"
+#include "train/rank_sum.h"
+
+namespace deq {
+namespace fs = std::filesystem;
+namespace {
+
+enum Stream : uint64_t { kWeights = 300, kSpectrum, kProbes };
+
+constexpr int64_t kStabilitySamples = 4;
+constexpr int64_t kStabilityProbes = 4;
+// ρ to a percent is enough to see where a model stands, and a product costs as much as a step.
+constexpr SpectralRadiusOptions kSpectrumOptions{
+    .krylov_dim = 16, .max_products = 48, .tolerance = 1e-2};
+
+MaskTransform transform_of(const SegmentationData& data, bool training) {
+  MaskTransform transform{.crop = MaskTransform::Crop::Random,
+                          .height = data.crop_height,
+                          .width = data.crop_width,
+                          .min_scale = data.min_scale,
+                          .max_scale = data.max_scale};
+  if (training && !data.augment) transform.crop = MaskTransform::Crop::Centre;
+  if (!training) {
+    transform.crop = data.valid_crop ? MaskTransform::Crop::Centre : MaskTransform::Crop::None;
+  }
+  return transform;
+}
+
+std::shared_ptr<const MaskFolder> open_folder(const SegmentationConfig& config, bool training) {
+  const auto& data = config.data;
+  const auto names = training ? std::vector<std::string>{"train"}
+                              : std::vector<std::string>{"test", "val", "valid"};
+  for (const auto& name : names) {
+    if (!fs::is_directory(fs::path(data.path) / name)) continue;
+    return std::make_shared<MaskFolder>(fs::path(data.path) / name, config.model.mdeq.classes,
+                                        transform_of(data, training));
+  }
+  throw UsageError(c10::str("data.path = \"", data.path, "\": there is no folder ",
+                            training ? "train/" : "test/ or val/ or valid/", " in it"));
+}
+
+/// A batch size that leaves no image over.
+Shard evaluation_shard(int64_t samples, int64_t most) {
+  int64_t size = std::min(samples, most);
+  while (samples % size != 0) --size;
+  return {.batch_size = size, .shuffle = false};
+}
+
+/// Sums over validation images, in a row so that one reduction serves them all.
+struct Tally {
+  enum Name { kLoss, kWeight, kEvaluations, kBatches, kCount };
+  std::array<double, kCount> sums{};
+  ConfusionMatrix confusion;
+  std::vector<Report> reports;
+
+  void sum(World& world, torch::Device device) {
+    sum_over_ranks(sums, world, device);
+    sum_over_ranks(confusion.counts(), world, device);
+  }
+};
+
+}  // namespace
+
+struct SegmentationTask::Parts {
+  Parts(const SegmentationConfig& chosen, torch::Device where)
+      : config(chosen),
+        device(where),
+        training(open_folder(chosen, true)),
+        validation(open_folder(chosen, false)),
+        validation_batches(validation,
+                           evaluation_shard(validation->size(), chosen.data.valid_batch_size),
+                           chosen.train.loader.unreadable),
+        network(chosen.model, random_stream(static_cast<uint64_t>(chosen.seed), kWeights)) {
+    const auto type = storage_type(config.precision);
+    place_model(*network, device, type);
+    const auto& weights = config.loss.class_weights;
+    if (weights.empty()) return;
+    require<UsageError>(static_cast<int64_t>(weights.size()) == config.model.mdeq.classes,
+                        "loss.class_weights has ", weights.size(),
+                        " entries, must have one for each of the ", config.model.mdeq.classes,
+                        " classes");
+    class_weights = torch::tensor(weights, torch::kFloat64).to(device, type);
+  }
+
+  Batch validation_batch(int64_t index) const {
+    return validation_batches.batch(0, index).to(device, storage_type(config.precision));
+  }
+
+  SegmentationConfig config;
+  torch::Device device;
+  std::shared_ptr<const MaskFolder> training, validation;
+  DatasetBatches validation_batches;
+  MdeqSegmenter network;
+  torch::Tensor class_weights;  // undefined where all count the same
+};
+
+SegmentationTask::SegmentationTask(const SegmentationConfig& config, torch::Device device)
+    : parts_(std::make_unique<Parts>(config, device)) {}
+
+SegmentationTask::~SegmentationTask() = default;
+
+torch::nn::Module& SegmentationTask::model() {
+  return *parts_->network;
+}
+
+std::shared_ptr<const BatchSource> SegmentationTask::training_batches(const Shard& shard,
+                                                                      OnUnreadable on_unreadable) {
+  return std::make_shared<DatasetBatches>(parts_->training, shard, on_unreadable);
+}
+
+TaskPass SegmentationTask::forward(const Batch& batch, const EquilibriumPlan& how) {
+  auto output = parts_->network->forward(batch.tensors[0], how);
+  return {.loss = pixel_loss(output.logits, batch.tensors[1], parts_->class_weights).mean(),
+          .equilibria = {std::move(output.equilibrium)}};
+}
+
+Metrics SegmentationTask::evaluate(const EquilibriumPlan& how, World& world) {
+  Tally tally{.confusion = ConfusionMatrix(parts_->config.model.mdeq.classes), .reports = {}};
+  const auto batches = parts_->validation_batches.batches();
+  for (int64_t index = world.rank(); index < batches; index += world.size()) {
+    const auto batch = parts_->validation_batch(index);
+    const auto output = parts_->network->forward(batch.tensors[0], how);
+    const auto loss = pixel_loss(output.logits, batch.tensors[1], parts_->class_weights);
+    tally.sums[Tally::kLoss] += loss.sum.item<double>();
+    tally.sums[Tally::kWeight] += loss.weight.item<double>();
+    tally.sums[Tally::kEvaluations] += static_cast<double>(output.equilibrium.report.evaluations);
+    ++tally.sums[Tally::kBatches];
+    tally.confusion.add(output.logits.argmax(1), batch.tensors[1]);
+    tally.reports.push_back(output.equilibrium.report);
+  }
+  tally.sum(world, parts_->device);
+  Metrics metrics{{"loss", tally.sums[Tally::kLoss] / tally.sums[Tally::kWeight]},
+                  {"mean_iou", 100 * tally.confusion.mean_iou()},
+                  {"pixel_accuracy", 100 * tally.confusion.pixel_accuracy()},
+                  {"nfe_forward", tally.sums[Tally::kEvaluations] / tally.sums[Tally::kBatches]}};
+  append(metrics, residual_metrics(tally.reports));
+  return metrics;
+}
+
+Metrics SegmentationTask::stability(const EquilibriumPlan& how) {
+  const auto batch = parts_->validation_batch(0);
+  const int64_t samples = std::min(kStabilitySamples, batch.size());
+  const torch::NoGradGuard no_grad;
+  const auto output = parts_->network->forward(batch.tensors[0].narrow(0, 0, samples), how);
+  const auto& at = output.equilibrium.linearization();
+  const auto seed = static_cast<uint64_t>(parts_->config.seed);
+  const auto squares = frobenius_squared(at, Hutchinson{.probes = kStabilityProbes},
+                                         ProbeKey{.key = random_key(seed, kProbes)});
+  const auto rho = deq::spectral_radius(at, kSpectrumOptions, random_stream(seed, kSpectrum));
+  return {{"jacobian_norm", squares.sqrt().mean().item<double>()}, {"rho", rho.mean()}};
+}
+
+int64_t SegmentationTask::validation_samples() const {
+  return parts_->validation->size();
+}
+
+Experiment experiment_from(const SegmentationConfig& config) {
+  return {.name = "segmentation",
+          .recipe = config,
+          .config = to_toml(config),
+          .make_task = [config](torch::Device device) {
+            return std::make_shared<SegmentationTask>(config, device);
+          }};
+}
+
+}  // namespace deq
