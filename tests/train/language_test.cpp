@@ -1,0 +1,106 @@
+#include "deq/train/language.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+
+#include "deq/core/error.h"
+#include "deq/train/experiment.h"
+#include "io/temporary_folder.h"
+#include "train/stream_memory.h"
+
+namespace deq {
+namespace {
+
+class Language : public ::testing::Test {
+ protected:
+  Language() {
+    for (const char* split : {"train", "valid"}) {
+      std::ofstream file(folder_ / (std::string(split) + ".txt"));
+      for (int i = 0; i < 90; ++i) file << "w" << (i * i + 3 * i) % 11 << (i % 7 == 6 ? "\n" : " ");
+    }
+  }
+
+  LanguageConfig config() const {
+    return parse_language(
+        "experiment = \"language\"\nprecision = \"float64\"\n[data]\npath = \"" +
+            folder_.path().string() +
+            "\"\neval_streams = 2\n[model]\nname = \"transformer-xl\"\nlayers = 2\nd_model = 12\n"
+            "d_embed = 12\nheads = 2\nd_head = 6\nd_inner = 16\ninit_std = 0.2\n",
+        "test");
+  }
+
+  double loss(int64_t segment, int64_t memory) const {
+    auto how = config();
+    how.data.eval_segment = segment;
+    how.data.eval_memory = memory;
+    LanguageTask task(how);
+    task.model().eval();
+    const torch::NoGradGuard no_grad;
+    return number(task.evaluate(evaluation_options(how), *World::alone()), "loss");
+  }
+
+  testing::TemporaryFolder folder_;
+};
+
+// What is before a word is what counts, not how the text was cut on the way.
+TEST_F(Language, WithAFullMemoryAnEvaluationDoesNotDependOnTheSegments) {
+  const double whole = loss(1000, 0);
+  for (const int64_t segment : {1, 5, 17}) {
+    EXPECT_NEAR(loss(segment, 1000), whole, 1e-9) << "segments of " << segment;
+    EXPECT_GT(std::abs(loss(segment, 0) - whole), 1e-6) << "segments of " << segment;
+  }
+}
+
+TEST_F(Language, TellsItsWordsAndHowManyItPredicts) {
+  const LanguageTask task(config());
+  const auto words = task.classes();
+  EXPECT_EQ(words.front(), "<eos>");
+  EXPECT_EQ(words.size(), 6 + 2);  // i² + 3i takes six values mod 11; <eos> and <unk>
+  // 90 words and 13 ends of lines, in two streams of 51, whose first words nothing predicts.
+  EXPECT_EQ(task.validation_samples(), 2 * 50);
+}
+
+TextMemory numbered(const Shard& shard, int64_t part) {
+  return {torch::arange(shard.first_position(part), shard.first_position(part) + shard.slice_size(),
+                        torch::kFloat64)
+              .view({-1, 1, 1})
+              .expand({-1, 3, 2})};
+}
+
+TEST(StreamMemory, GoesOnWithOtherParts) {
+  const Shard one{.batch_size = 12}, parts{.batch_size = 12, .parts = 3};
+  StreamMemory memory(one, 5);
+  EXPECT_TRUE(memory.next().empty());
+  memory.remember(numbered(one, 0), torch::zeros({}));
+  const auto gathered = memory.gather(*World::alone());
+  StreamMemory shared(parts, 15);
+  shared.restore(1, gathered, torch::kCPU);
+  for (int64_t part = 0; part < 3; ++part) {
+    const auto expected = numbered(parts, part);
+    EXPECT_TRUE(shared.next().at(0).equal(expected[0])) << part;
+    shared.remember(numbered(parts, part), torch::zeros({}));
+  }
+  EXPECT_TRUE(shared.gather(*World::alone()).at("memory.0").equal(gathered.at("memory.0")));
+}
+
+TEST(StreamMemory, ForgetsAtTheEndOfAnEpochAndAfterALossThatIsNotFinite) {
+  const Shard shard{.batch_size = 2};
+  StreamMemory memory(shard, 3);
+  for (int batch = 0; batch < 7; ++batch) {
+    EXPECT_EQ(memory.next().empty(), batch % 3 == 0) << batch;
+    memory.remember(numbered(shard, 0), torch::zeros({}));
+  }
+  EXPECT_FALSE(memory.next().empty());
+  memory.remember(numbered(shard, 0), torch::full({}, NAN));
+  EXPECT_TRUE(memory.next().empty());
+}
+
+TEST(StreamMemory, RefusesThatOfAnotherNumberOfStreams) {
+  StreamMemory memory({.batch_size = 4}, 3);
+  EXPECT_THROW(memory.restore(1, {{"memory.0", torch::zeros({6, 1, 1})}}, torch::kCPU), Error);
+}
+
+}  // namespace
+}  // namespace deq
