@@ -21,6 +21,8 @@ StateLayout StateLayout::of(const State& state) {
     layout.shapes_.push_back(tensor.sizes().slice(1).vec());
     layout.sizes_.push_back(c10::multiply_integers(tensor.sizes().slice(1)));
     layout.dim_ += layout.sizes_.back();
+    layout.channels_last_.push_back(!tensor.is_contiguous() &&
+                                    tensor.is_contiguous(torch::MemoryFormat::ChannelsLast));
   }
   require(layout.dim_ > 0, "a state must hold at least one number a sample");
   return layout;
@@ -39,8 +41,9 @@ torch::Tensor StateLayout::pack(const State& state) const {
             "state tensors differ in batch size: ", state[0].size(0), " and ", state[i].size(0));
     // A view costs more than a small step of f does, and one more node in every product with J.
     const bool flat_already = state[i].dim() == 2;
+    const auto ordered = channels_last_[i] ? state[i].permute({0, 2, 3, 1}) : state[i];
     flat.push_back(
-        (flat_already ? state[i] : state[i].reshape({state[i].size(0), sizes_[i]})).to(type_));
+        (flat_already ? state[i] : ordered.reshape({state[i].size(0), sizes_[i]})).to(type_));
   }
   return flat.size() == 1 ? flat[0] : torch::cat(flat, 1);
 }
@@ -49,15 +52,16 @@ State StateLayout::unpack(const torch::Tensor& slab) const {
   require(slab.dim() == 2 && slab.size(1) == dim_, "a slab of shape ", slab.sizes(),
           " does not fit a state of ", dim_, " numbers a sample");
   if (shapes_.size() == 1 && shapes_[0].size() == 1) return {slab};
-  State state;
-  state.reserve(shapes_.size());
-  int64_t offset = 0;
+  // One split has one node in every product with J, where slices would each fill a slab.
+  auto state = shapes_.size() == 1 ? State{slab} : slab.split_with_sizes(sizes_, 1);
   for (size_t i = 0; i < shapes_.size(); ++i) {
     std::vector<int64_t> shape{slab.size(0)};
     shape.insert(shape.end(), shapes_[i].begin(), shapes_[i].end());
-    const auto part = shapes_.size() == 1 ? slab : slab.narrow(1, offset, sizes_[i]);
-    state.push_back(part.view(shape));
-    offset += sizes_[i];
+    if (channels_last_[i]) {
+      state[i] = state[i].view({shape[0], shape[2], shape[3], shape[1]}).permute({0, 3, 1, 2});
+    } else {
+      state[i] = state[i].view(shape);
+    }
   }
   return state;
 }

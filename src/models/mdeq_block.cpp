@@ -1,5 +1,7 @@
 #include "models/mdeq_block.h"
 
+#include "models/mdeq_norm.h"
+
 namespace deq {
 namespace {
 
@@ -41,10 +43,8 @@ void MdeqBlockImpl::prepare(Context& context, int64_t batch,
 
 torch::Tensor MdeqBlockImpl::step(const torch::Tensor& x, const torch::Tensor& injection,
                                   MdeqPrepared& prepared) {
-  // In place wherever no backward formula reads what is overwritten: convolutions and group norms
-  // keep their inputs, not their outputs.
-  const auto inner = gn1_(conv1_->step(x, prepared)).relu_();
-  auto y = conv2_->step(inner, prepared);
+  auto y = conv2_->step(normed_relu(gn1_, conv1_->step(x, prepared)), prepared);
+  // In place: a convolution's backward reads its input, not its output.
   const auto& mask = prepared.next();
   if (mask.defined() && injection.defined()) {
     y = torch::addcmul(injection, y, mask);
@@ -53,7 +53,7 @@ torch::Tensor MdeqBlockImpl::step(const torch::Tensor& x, const torch::Tensor& i
   } else if (injection.defined()) {
     y.add_(injection);
   }
-  return gn3_(gn2_(y).add_(x).relu_());
+  return normed(gn3_, normed_relu(gn2_, y, x));
 }
 
 }  // namespace deq

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "kernels/convolution.h"
+
 namespace deq {
 namespace {
 
@@ -23,7 +25,9 @@ MdeqConvolutionImpl::MdeqConvolutionImpl(const MdeqConvolutionOptions& options,
       weight_(*this, "weight", initial_weight(options, generator), options.weight_norm) {}
 
 torch::Tensor MdeqConvolutionImpl::step(const torch::Tensor& x, MdeqPrepared& prepared) const {
-  return torch::conv2d(x, prepared.next(), /*bias=*/{}, stride_, padding_);
+  const auto& weight = prepared.next();
+  if (padding_ == 1 && stride_ == 1) return kernels::convolution3x3(x, weight);
+  return torch::conv2d(x, weight, /*bias=*/{}, stride_, padding_);
 }
 
 }  // namespace deq

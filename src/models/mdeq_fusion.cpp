@@ -1,9 +1,12 @@
 #include "models/mdeq_fusion.h"
 
+#include "models/mdeq_norm.h"
+
 namespace deq {
 
-torch::Tensor MdeqFusion::NormedConvolution::step(const torch::Tensor& x, MdeqPrepared& prepared) {
-  return norm(conv->step(x, prepared));
+torch::Tensor MdeqFusion::NormedConvolution::step(const torch::Tensor& x, MdeqPrepared& prepared,
+                                                  const torch::Tensor& addend, bool relu) const {
+  return normed(norm, conv->step(x, prepared), addend, relu);
 }
 
 MdeqFusion::MdeqFusion(torch::nn::Module& owner, const MdeqOptions& options, size_t scale,
@@ -50,22 +53,24 @@ void MdeqFusion::prepare(Context& context) const {
 }
 
 torch::Tensor MdeqFusion::step(const State& x, MdeqPrepared& prepared) {
-  // `sum` is always a tensor made here, so it may be added to in place. Repeating is linear: what
-  // comes from coarser scales is summed on the way up, at the lower resolutions.
+  // Repeating is linear: what comes from coarser scales is summed on the way up, at the lower
+  // resolutions. Then `sum` is a tensor made here, so it may be added to in place.
   torch::Tensor sum;
   for (size_t j = x.size() - 1; j > scale_; --j) {
-    auto term = sources_[j][0].step(x[j], prepared);
-    if (sum.defined()) term.add_(sum);
+    const auto term = sources_[j][0].step(x[j], prepared, sum);
     sum = torch::upsample_nearest2d(term, x[j - 1].sizes().slice(2));
   }
+  sum = sum.defined() ? sum.add_(x[scale_]) : x[scale_];
+  if (scale_ == 0) return post_.step(sum.relu_(), prepared);
   for (size_t j = scale_; j-- > 0;) {
-    auto term = sources_[j][0].step(x[j], prepared);
-    for (size_t k = 1; k < sources_[j].size(); ++k) {
-      term = sources_[j][k].step(term.relu_(), prepared);
+    auto term = x[j];
+    const auto& chain = sources_[j];
+    for (size_t k = 0; k + 1 < chain.size(); ++k) {
+      term = chain[k].step(term, prepared, /*addend=*/{}, /*relu=*/true);
     }
-    sum = sum.defined() ? sum.add_(term) : term;
+    sum = chain.back().step(term, prepared, sum, /*relu=*/j == 0);
   }
-  return post_.step(sum.add_(x[scale_]).relu_(), prepared);
+  return post_.step(sum, prepared);
 }
 
 }  // namespace deq

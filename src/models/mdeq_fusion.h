@@ -26,7 +26,9 @@ class MdeqFusion {
   struct NormedConvolution {
     MdeqConvolution conv;
     torch::nn::GroupNorm norm;
-    torch::Tensor step(const torch::Tensor& x, MdeqPrepared& prepared);
+    /// GN(conv x), plus `addend` where there is one, then ReLU where asked for.
+    torch::Tensor step(const torch::Tensor& x, MdeqPrepared& prepared,
+                       const torch::Tensor& addend = {}, bool relu = false) const;
   };
   using Chain = std::vector<NormedConvolution>;
 

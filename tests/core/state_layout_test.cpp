@@ -67,6 +67,19 @@ TEST_F(StateLayoutTest, NonContiguousTensorPacksByValue) {
   EXPECT_TRUE(layout.pack({transposed}).equal(transposed.contiguous().view({4, 6})));
 }
 
+TEST_F(StateLayoutTest, ImagesKeepTheirOrder) {
+  const auto images = draw({3, 4, 5, 2}).contiguous(torch::MemoryFormat::ChannelsLast);
+  const State state{images, draw({3, 2})};
+  const auto layout = StateLayout::of(state);
+  const auto slab = layout.pack(state);
+  EXPECT_TRUE(slab.narrow(1, 0, 40).equal(images.permute({0, 2, 3, 1}).reshape({3, 40})));
+  const auto back = layout.unpack(slab);
+  for (size_t i = 0; i < state.size(); ++i) EXPECT_TRUE(back[i].equal(state[i])) << i;
+  EXPECT_EQ(back[0].storage().data(), slab.storage().data());
+  // A step may give another order; the slab's stays.
+  EXPECT_TRUE(layout.pack({images.contiguous(), state[1]}).equal(slab));
+}
+
 TEST_F(StateLayoutTest, LayoutServesAnotherBatchSize) {
   const auto layout = StateLayout::of({draw({2, 3}), draw({2, 4})});
   const auto parts = layout.unpack(draw({5, 7}));

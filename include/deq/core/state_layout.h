@@ -9,7 +9,8 @@ namespace deq {
 using State = std::vector<torch::Tensor>;
 
 /// How a list of state tensors [B, …] lies in the solvers' one slab [B, D]: side by side, each
-/// flattened. A single contiguous tensor packs without a copy, and unpacking always yields views.
+/// flattened in its own order (images in channels-last order stay so). A single contiguous tensor
+/// packs without a copy, and unpacking always yields views.
 class StateLayout {
  public:
   /// The layout of these tensors; all must share their first dimension, type and device.
@@ -25,6 +26,7 @@ class StateLayout {
  private:
   std::vector<std::vector<int64_t>> shapes_;  // without the batch dimension
   std::vector<int64_t> sizes_;
+  std::vector<bool> channels_last_;
   int64_t dim_ = 0;
   torch::ScalarType type_ = torch::kFloat32;
 };

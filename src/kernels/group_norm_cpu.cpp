@@ -1,0 +1,273 @@
+#include <ATen/Dispatch.h>
+#include <ATen/Parallel.h>
+#include <torch/types.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "kernels/group_norm.h"
+#include "kernels/images.h"
+#include "kernels/vectorised.h"
+
+// A thread takes whole samples, in channels-last order: a first pass sums over the pixels of every
+// channel, a second one writes. Numbers that belong to channels are repeated for a few pixels, so
+// that the inner loops are long. Sums are float64 from strip to strip.
+
+namespace deq::kernels {
+namespace {
+
+constexpr int64_t kStrip = 32;  // times that a strip adds to each of its sums
+
+// NOLINTBEGIN(bugprone-macro-parentheses): T is a type.
+#define DEQ_GROUP_NORM_FUNCTIONS(T)                                                                \
+  /* sums[i] += x, squares[i] += x² over `count` rows of n. */                                    \
+  DEQ_VECTORISED void add_moments(const T* __restrict x, int64_t count, int64_t n,                 \
+                                  T* __restrict sums, T* __restrict squares) {                     \
+    for (int64_t k = 0; k < count; ++k, x += n) {                                                  \
+      for (int64_t i = 0; i < n; ++i) {                                                            \
+        sums[i] += x[i];                                                                           \
+        squares[i] += x[i] * x[i];                                                                 \
+      }                                                                                            \
+    }                                                                                              \
+  }                                                                                                \
+  /* y = scale ⊙ x + shift (+ addend), not below `least`. */                                     \
+  DEQ_VECTORISED void normalise(const T* __restrict x, const T* __restrict addend, int64_t count,  \
+                                int64_t n, const T* __restrict scale, const T* __restrict shift,   \
+                                T least, T* __restrict y) {                                        \
+    for (int64_t k = 0; k < count; ++k, x += n, y += n) {                                          \
+      if (addend != nullptr) {                                                                     \
+        for (int64_t i = 0; i < n; ++i) {                                                          \
+          const T value = scale[i] * x[i] + shift[i] + addend[i];                                  \
+          y[i] = value < least ? least : value;                                                    \
+        }                                                                                          \
+        addend += n;                                                                               \
+      } else {                                                                                     \
+        for (int64_t i = 0; i < n; ++i) {                                                          \
+          const T value = scale[i] * x[i] + shift[i];                                              \
+          y[i] = value < least ? least : value;                                                    \
+        }                                                                                          \
+      }                                                                                            \
+    }                                                                                              \
+  }                                                                                                \
+  /* pulled = g where y > 0, over n numbers. */                                                    \
+  DEQ_VECTORISED void mask(const T* __restrict g, const T* __restrict y, int64_t n,                \
+                           T* __restrict pulled) {                                                 \
+    for (int64_t i = 0; i < n; ++i) pulled[i] = y[i] > 0 ? g[i] : 0;                               \
+  }                                                                                                \
+  /* sums[i] += g, products[i] += g·x over `count` rows of n. */                                  \
+  DEQ_VECTORISED void add_products(const T* __restrict g, const T* __restrict x, int64_t count,    \
+                                   int64_t n, T* __restrict sums, T* __restrict products) {        \
+    for (int64_t k = 0; k < count; ++k, g += n, x += n) {                                          \
+      for (int64_t i = 0; i < n; ++i) {                                                            \
+        sums[i] += g[i];                                                                           \
+        products[i] += g[i] * x[i];                                                                \
+      }                                                                                            \
+    }                                                                                              \
+  }                                                                                                \
+  /* out = a ⊙ pulled + b ⊙ x + c; out may be pulled. */                                       \
+  DEQ_VECTORISED void combine(const T* pulled, const T* __restrict x, int64_t count, int64_t n,    \
+                              const T* __restrict a, const T* __restrict b, const T* __restrict c, \
+                              T* out) {                                                            \
+    for (int64_t k = 0; k < count; ++k, pulled += n, x += n, out += n) {                           \
+      for (int64_t i = 0; i < n; ++i) out[i] = a[i] * pulled[i] + b[i] * x[i] + c[i];              \
+    }                                                                                              \
+  }
+
+// NOLINTEND(bugprone-macro-parentheses)
+DEQ_GROUP_NORM_FUNCTIONS(float)
+DEQ_GROUP_NORM_FUNCTIONS(double)
+
+/// Of one sample: `rows` rows of `width` numbers, each several pixels of all channels.
+struct Rows {
+  int64_t channels, repeats, width, rows;
+
+  Rows(int64_t of_channels, int64_t pixels) : channels(of_channels), repeats(1) {
+    while (repeats * channels < 64 && pixels % (2 * repeats) == 0) repeats *= 2;
+    width = repeats * channels;
+    rows = pixels / repeats;
+  }
+};
+
+/// Calls body(first row, rows) strip by strip; it adds to two rows of sums, which are then added
+/// over repeats into totals [2, channels].
+template <class T, class Body>
+void sum_in_strips(const Rows& rows, std::vector<T>& sums, double* totals, const Body& body) {
+  const auto width = static_cast<size_t>(rows.width);
+  std::fill_n(totals, 2 * rows.channels, 0.0);
+  for (int64_t row = 0; row < rows.rows; row += kStrip) {
+    std::fill(sums.begin(), sums.begin() + 2 * rows.width, T{0});
+    body(row, std::min(kStrip, rows.rows - row), sums.data(), sums.data() + width);
+    for (int64_t which = 0; which < 2; ++which) {
+      const T* const from = sums.data() + which * rows.width;
+      double* const to = totals + which * rows.channels;
+      for (int64_t i = 0; i < rows.width; ++i) to[i % rows.channels] += from[i];
+    }
+  }
+}
+
+/// The first `channels` numbers of a row, repeated for all its pixels.
+template <class T>
+void repeat(const Rows& rows, T* row) {
+  for (int64_t i = rows.channels; i < rows.width; ++i) row[i] = row[i - rows.channels];
+}
+
+template <class T>
+const T* sample(const at::Tensor& images, int64_t b) {
+  return images.defined() ? images.const_data_ptr<T>() + b * images.stride(0) : nullptr;
+}
+
+template <class T>
+const T* numbers(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.const_data_ptr<T>() : nullptr;
+}
+
+template <class T>
+void forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+             const at::Tensor& addend, const GroupNormOptions& options, const at::Tensor& y,
+             const at::Tensor& means, const at::Tensor& rstds) {
+  const Rows rows(x.size(1), x.size(2) * x.size(3));
+  const auto *const w = numbers<T>(weight), *const offset = numbers<T>(bias);
+  auto* const mean = means.data_ptr<T>();
+  auto* const rstd = rstds.data_ptr<T>();
+  const int64_t per_group = rows.channels / options.groups;
+  const auto n = static_cast<double>(per_group * rows.rows * rows.repeats);
+  const T least = options.relu ? T{0} : -std::numeric_limits<T>::infinity();
+  at::parallel_for(0, x.size(0), 1, [&](int64_t first, int64_t last) {
+    std::vector<T> work(static_cast<size_t>(2 * rows.width));
+    std::vector<double> totals(static_cast<size_t>(2 * rows.channels));
+    for (int64_t b = first; b < last; ++b) {
+      const T* const from = sample<T>(x, b);
+      const T* const added = sample<T>(addend, b);
+      sum_in_strips(rows, work, totals.data(),
+                    [&](int64_t row, int64_t count, T* sums, T* squares) {
+                      add_moments(from + row * rows.width, count, rows.width, sums, squares);
+                    });
+      T* const scale = work.data();
+      T* const shift = scale + rows.width;
+      for (int64_t group = 0; group < options.groups; ++group) {
+        double sum = 0, square = 0;
+        for (int64_t c = group * per_group; c < (group + 1) * per_group; ++c) {
+          sum += totals[static_cast<size_t>(c)];
+          square += totals[static_cast<size_t>(rows.channels + c)];
+        }
+        const double centre = sum / n, variance = std::max(square / n - centre * centre, 0.0);
+        const double inverse = 1 / std::sqrt(variance + options.eps);
+        mean[b * options.groups + group] = static_cast<T>(centre);
+        rstd[b * options.groups + group] = static_cast<T>(inverse);
+        for (int64_t c = group * per_group; c < (group + 1) * per_group; ++c) {
+          const double factor = inverse * (w != nullptr ? w[c] : T{1});
+          scale[c] = static_cast<T>(factor);
+          shift[c] = static_cast<T>((offset != nullptr ? offset[c] : T{0}) - centre * factor);
+        }
+      }
+      repeat(rows, scale);
+      repeat(rows, shift);
+      normalise(from, added, rows.rows, rows.width, scale, shift, least,
+                y.data_ptr<T>() + b * y.stride(0));
+    }
+  });
+}
+
+/// With s = Σ a and p = Σ a x over a group, a = ∂y ⊙ weight, and n numbers in it:
+///   ∂x = rstd·a + q·x − q·mean − rstd·s/n,  q = (s·mean − p) rstd³/n.
+template <class T>
+void backward(const at::Tensor& g, const at::Tensor& x, const at::Tensor& y,
+              const at::Tensor& means, const at::Tensor& rstds, const at::Tensor& weight,
+              const at::Tensor& pulled, const at::Tensor& for_x, const at::Tensor& sums) {
+  const Rows rows(x.size(1), x.size(2) * x.size(3));
+  const auto* const w = numbers<T>(weight);
+  const auto *const mean = means.const_data_ptr<T>(), *const rstd = rstds.const_data_ptr<T>();
+  const int64_t groups = means.size(1), per_group = rows.channels / groups;
+  const auto n = static_cast<double>(per_group * rows.rows * rows.repeats);
+  at::parallel_for(0, x.size(0), 1, [&](int64_t first, int64_t last) {
+    std::vector<T> work(static_cast<size_t>(3 * rows.width));
+    for (int64_t b = first; b < last; ++b) {
+      const T *const from = sample<T>(x, b), *const image = sample<T>(y, b);
+      const T* const pull = image != nullptr ? sample<T>(pulled, b) : sample<T>(g, b);
+      double* const totals = sums.data_ptr<double>() + b * 2 * rows.channels;
+      sum_in_strips(rows, work, totals, [&](int64_t row, int64_t count, T* own, T* products) {
+        const int64_t at = row * rows.width;
+        if (image != nullptr) {
+          mask(sample<T>(g, b) + at, image + at, count * rows.width,
+               pulled.data_ptr<T>() + b * pulled.stride(0) + at);
+        }
+        add_products(pull + at, from + at, count, rows.width, own, products);
+      });
+      T *const c1 = work.data(), *const c2 = c1 + rows.width, *const c3 = c2 + rows.width;
+      for (int64_t group = 0; group < groups; ++group) {
+        double s = 0, p = 0;
+        for (int64_t c = group * per_group; c < (group + 1) * per_group; ++c) {
+          const double factor = w != nullptr ? w[c] : T{1};
+          s += factor * totals[c];
+          p += factor * totals[rows.channels + c];
+        }
+        const double centre = mean[b * groups + group], inverse = rstd[b * groups + group];
+        const double q = (s * centre - p) * inverse * inverse * inverse / n;
+        for (int64_t c = group * per_group; c < (group + 1) * per_group; ++c) {
+          c1[c] = static_cast<T>(inverse * (w != nullptr ? w[c] : T{1}));
+          c2[c] = static_cast<T>(q);
+          c3[c] = static_cast<T>(-q * centre - inverse * s / n);
+        }
+      }
+      for (T* row : {c1, c2, c3}) repeat(rows, row);
+      combine(pull, from, rows.rows, rows.width, c1, c2, c3,
+              for_x.data_ptr<T>() + b * for_x.stride(0));
+    }
+  });
+}
+
+}  // namespace
+
+namespace cpu {
+
+bool group_norm_serves(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& addend) {
+  const auto type = x.scalar_type();
+  const auto fits = [&](const at::Tensor& other) {
+    return !other.defined() || other.scalar_type() == type;
+  };
+  return x.is_cpu() && x.dim() == 4 && (type == at::kFloat || type == at::kDouble) &&
+         fits(weight) && fits(addend);
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> group_norm(const at::Tensor& x,
+                                                          const at::Tensor& weight,
+                                                          const at::Tensor& bias,
+                                                          const at::Tensor& addend,
+                                                          const GroupNormOptions& options) {
+  auto y = empty_images(x.sizes(), x.options());
+  auto mean = at::empty({x.size(0), options.groups}, x.options()), rstd = at::empty_like(mean);
+  const auto added = addend.defined() ? dense_pixels(addend) : addend;
+  AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "group_norm", [&] {
+    forward<scalar_t>(dense_pixels(x), weight, bias, added, options, y, mean, rstd);
+  });
+  return {y, mean, rstd};
+}
+
+GroupNormGradients group_norm_backward(const at::Tensor& g, const at::Tensor& x,
+                                       const at::Tensor& y, const at::Tensor& mean,
+                                       const at::Tensor& rstd, const at::Tensor& weight,
+                                       const GroupNormWanted& wanted) {
+  const auto pull = dense_pixels(g);
+  GroupNormGradients to{.for_x = empty_images(x.sizes(), x.options())};
+  // What passes the ReLU is kept where it is wanted; otherwise ∂x is made in its place.
+  if (wanted.addend) to.for_addend = y.defined() ? empty_images(x.sizes(), x.options()) : pull;
+  const auto& pulled = wanted.addend ? to.for_addend : to.for_x;
+  const auto sums = at::empty({x.size(0), 2, x.size(1)}, x.options().dtype(at::kDouble));
+  AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "group_norm_backward", [&] {
+    backward<scalar_t>(pull, dense_pixels(x), y, mean, rstd, weight, pulled, to.for_x, sums);
+  });
+  if (!wanted.affine) return to;
+  const auto per_group = x.size(1) / mean.size(1);
+  const auto own_mean = mean.repeat_interleave(per_group, 1);
+  const auto own_rstd = rstd.repeat_interleave(per_group, 1);
+  const auto sum = sums.select(1, 0), product = sums.select(1, 1);
+  to.for_bias = sum.sum(0).to(x.scalar_type());
+  to.for_weight = ((product - sum * own_mean) * own_rstd).sum(0).to(x.scalar_type());
+  return to;
+}
+
+}  // namespace cpu
+
+}  // namespace deq::kernels

@@ -1,0 +1,97 @@
+#include "kernels/convolution.h"
+
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+#include <torch/autograd.h>
+#include <torch/types.h>
+
+#include "support/maps.h"
+#include "support/seed.h"
+
+namespace deq::kernels {
+namespace {
+
+using test::relative_difference;
+
+class ConvolutionTest : public test::Seeded {
+ protected:
+  at::Tensor draw(at::IntArrayRef shape) { return torch::randn(shape, generator_); }
+};
+
+at::Tensor oracle(const at::Tensor& x, const at::Tensor& w) {
+  return at::conv2d(x.to(at::kDouble), w.to(at::kDouble), {}, 1, 1);
+}
+
+TEST_F(ConvolutionTest, IsTorchsInAllSizesAndOrders) {
+  // Sizes that tiles of 4×4, blocks of 16 tiles and panels of 24 channels do not divide.
+  for (const int64_t in : {8, 16, 120}) {
+    for (const int64_t out : {8, 24, 32, 40, 48}) {
+      for (const auto& [height, width] :
+           {std::pair<int64_t, int64_t>{1, 1}, {4, 4}, {3, 9}, {13, 6}}) {
+        const auto x = draw({3, in, height, width}), w = draw({out, in, 3, 3});
+        ASSERT_TRUE(cpu::winograd_serves(x, w));
+        const auto expected = oracle(x, w);
+        const auto wide = draw({3, 7 + in * height * width + 5});  // as a part of a slab
+        const auto part = wide.narrow(1, 7, in * height * width)
+                              .view({3, height, width, in})
+                              .permute({0, 3, 1, 2})
+                              .copy_(x);
+        for (const auto& order : {x, x.contiguous(at::MemoryFormat::ChannelsLast),
+                                  x.transpose(2, 3).contiguous().transpose(2, 3), part}) {
+          EXPECT_LT(relative_difference(convolution3x3(order, w).to(at::kDouble), expected), 2e-6)
+              << in << " → " << out << ", " << height << "×" << width << ", " << order.strides();
+        }
+      }
+    }
+  }
+}
+
+TEST_F(ConvolutionTest, WhereTheKernelDoesNotServeItIsTorchs) {
+  const auto x = draw({2, 6, 5, 5}), w = draw({8, 6, 3, 3});
+  EXPECT_FALSE(cpu::winograd_serves(x, w));
+  EXPECT_TRUE(convolution3x3(x, w).equal(at::conv2d(x, w, {}, 1, 1)));
+  const auto wide = draw({2, 8, 5, 5}).to(at::kDouble), v = draw({8, 8, 3, 3}).to(at::kDouble);
+  EXPECT_FALSE(cpu::winograd_serves(wide, v));
+  EXPECT_TRUE(convolution3x3(wide, v).equal(at::conv2d(wide, v, {}, 1, 1)));
+  EXPECT_FALSE(cpu::winograd_serves(wide, v.to(at::kFloat)));
+}
+
+TEST_F(ConvolutionTest, GradientsAndTheirGradientsAreTorchs) {
+  const auto x = draw({2, 16, 7, 6}).requires_grad_(), w = draw({24, 16, 3, 3}).requires_grad_();
+  const auto g = draw({2, 24, 7, 6}).requires_grad_();
+  // The gradients, and those of a function of the gradients.
+  const auto derivatives = [&](const at::Tensor& y) {
+    const torch::autograd::variable_list variables{x, w};
+    auto first = torch::autograd::grad({y}, variables, {g.to(y.scalar_type())},
+                                       /*retain_graph=*/true, /*create_graph=*/true);
+    const auto scalar = first[0].square().sum() + first[1].pow(3).sum();
+    for (const auto& second : torch::autograd::grad({scalar}, {x, w, g})) first.push_back(second);
+    return first;
+  };
+  const auto own = derivatives(convolution3x3(x, w)), expected = derivatives(oracle(x, w));
+  for (size_t i = 0; i < own.size(); ++i) {
+    EXPECT_LT(relative_difference(own[i].to(at::kDouble), expected[i].to(at::kDouble)), 5e-6) << i;
+  }
+}
+
+TEST_F(ConvolutionTest, DependsNeitherOnThreadsNorOnTheOtherSamples) {
+  const auto x = draw({5, 24, 9, 10}), w = draw({40, 24, 3, 3});
+  const int threads = at::get_num_threads();
+  at::set_num_threads(1);
+  const auto one = convolution3x3(x, w);
+  at::set_num_threads(3);
+  const auto three = convolution3x3(x, w);
+  at::set_num_threads(threads);
+  EXPECT_TRUE(one.equal(three));
+  EXPECT_TRUE(convolution3x3(x.narrow(0, 2, 1), w).equal(one.narrow(0, 2, 1)));
+}
+
+TEST_F(ConvolutionTest, NonFiniteNumbersStayVisible) {
+  auto x = draw({1, 8, 6, 6});
+  x[0][3][2][2] = std::nan("");
+  const auto y = convolution3x3(x, draw({8, 8, 3, 3}));
+  EXPECT_TRUE(y.slice(2, 1, 4).slice(3, 1, 4).isnan().all().item<bool>());
+}
+
+}  // namespace
+}  // namespace deq::kernels
