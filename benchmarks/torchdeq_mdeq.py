@@ -115,7 +115,7 @@ class TorchdeqMdeq(nn.Module):
         self.penalty = penalty
         # torchdeq's Broyden evaluates the start before it counts.
         first = 1 if solver == "broyden" else 0
-        # hook_ift: the faster of torchdeq's two implicit gradients, without a second evaluation.
+        # hook_ift: of torchdeq's two implicit gradients the one that does not evaluate f anew.
         self.deq = get_deq(f_solver=solver, b_solver=solver, f_max_iter=forward - first,
                            b_max_iter=adjoint - first, f_tol=0.0, b_tol=0.0, f_stop_mode="rel",
                            b_stop_mode="rel", ift=True, hook_ift=True)
