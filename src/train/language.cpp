@@ -12,6 +12,7 @@
 #include "deq/jacobian/frobenius.h"
 #include "deq/jacobian/spectrum.h"
 #include "train/language_network.h"
+#include "train/make_experiment.h"
 #include "train/model_state.h"
 #include "train/rank_sum.h"
 #include "train/stream_memory.h"
@@ -176,12 +177,7 @@ std::vector<std::string> LanguageTask::classes() const {
 }
 
 Experiment experiment_from(const LanguageConfig& config) {
-  return {.name = "language",
-          .recipe = config,
-          .config = to_toml(config),
-          .make_task = [config](torch::Device device) {
-            return std::make_shared<LanguageTask>(config, device);
-          }};
+  return make_experiment<LanguageTask>("language", config);
 }
 
 }  // namespace deq

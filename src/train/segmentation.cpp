@@ -11,6 +11,7 @@
 #include "deq/jacobian/spectrum.h"
 #include "deq/models/mdeq_segmentation.h"
 #include "deq/train/confusion_matrix.h"
+#include "train/make_experiment.h"
 #include "train/model_state.h"
 #include "train/pixel_loss.h"
 #include "train/rank_sum.h"
@@ -169,12 +170,7 @@ int64_t SegmentationTask::validation_samples() const {
 }
 
 Experiment experiment_from(const SegmentationConfig& config) {
-  return {.name = "segmentation",
-          .recipe = config,
-          .config = to_toml(config),
-          .make_task = [config](torch::Device device) {
-            return std::make_shared<SegmentationTask>(config, device);
-          }};
+  return make_experiment<SegmentationTask>("segmentation", config);
 }
 
 }  // namespace deq

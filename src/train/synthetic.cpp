@@ -8,6 +8,7 @@
 #include "deq/data/tensor_batches.h"
 #include "deq/jacobian/spectrum.h"
 #include "deq/models/toy.h"
+#include "train/make_experiment.h"
 
 namespace deq {
 namespace {
@@ -105,12 +106,7 @@ Metrics SyntheticTask::closing() {
 }
 
 Experiment experiment_from(const SyntheticConfig& config) {
-  return {.name = "synthetic",
-          .recipe = config,
-          .config = to_toml(config),
-          .make_task = [config](torch::Device device) {
-            return std::make_shared<SyntheticTask>(config, device);
-          }};
+  return make_experiment<SyntheticTask>("synthetic", config);
 }
 
 Equilibrium SyntheticTask::precise_layer() const {

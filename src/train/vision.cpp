@@ -12,6 +12,7 @@
 #include "deq/jacobian/spectrum.h"
 #include "train/image_classifier.h"
 #include "train/image_sets.h"
+#include "train/make_experiment.h"
 #include "train/rank_sum.h"
 
 namespace deq {
@@ -135,12 +136,7 @@ std::vector<std::string> VisionTask::classes() const {
 }
 
 Experiment experiment_from(const VisionConfig& config) {
-  return {.name = "vision",
-          .recipe = config,
-          .config = to_toml(config),
-          .make_task = [config](torch::Device device) {
-            return std::make_shared<VisionTask>(config, device);
-          }};
+  return make_experiment<VisionTask>("vision", config);
 }
 
 }  // namespace deq

@@ -11,7 +11,6 @@
 #include "deq/io/run_folder.h"
 #include "deq/train/checkpoints.h"
 #include "deq/train/run.h"
-#include "deq/version.h"
 
 namespace deq::cli {
 namespace {
@@ -41,9 +40,10 @@ Experiment experiment_like(const fs::path& like) {
 }
 
 /// A checkpoint, or a new run folder with that checkpoint as all it has.
-void write(const fs::path& out, const Experiment& experiment, const Conversion& conversion) {
+void write(const fs::path& out, const Experiment& experiment, const Conversion& conversion,
+           const std::vector<std::string>& classes) {
   const TensorFile file{.tensors = conversion.tensors,
-                        .metadata = {{"deq_version", version()}, {"config", experiment.config}}};
+                        .metadata = checkpoint_metadata(experiment.config, classes)};
   if (names_a_file(out)) return write_checkpoint_file(out, file);
   create_run_folder(out);
   write_file_atomically(config_file(out), experiment.config);
@@ -65,7 +65,7 @@ void run(const Arguments& arguments) {
   const auto conversion = convert_state_dict(
       state_dict, task->model(), arguments.in,
       {.prefix = arguments.prefix.empty() ? std::nullopt : std::optional(arguments.prefix)});
-  write(arguments.out, experiment, conversion);
+  write(arguments.out, experiment, conversion, task->classes());
   const size_t matched = conversion.tensors.size() - conversion.missing.size();
   if (arguments.json) {
     const nlohmann::ordered_json result{{"out", arguments.out},

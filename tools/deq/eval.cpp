@@ -13,14 +13,13 @@
 #include "deq/train/precision.h"
 #include "deq/train/run.h"
 #include "output.h"
+#include "run_arguments.h"
 #include "train/memory.h"
 
 namespace deq::cli {
 namespace {
 
-struct Arguments {
-  std::string run, device = "cpu", checkpoint = "newest";
-  std::vector<std::string> overrides;
+struct Arguments : RunArguments {
   std::vector<int64_t> budgets;
   bool json = false;
 };
@@ -122,11 +121,8 @@ void print_json(Metrics metrics) {
 
 void run(const Arguments& arguments) {
   const auto device = usable_device(arguments.device);
-  const auto run =
-      load_run(arguments.run, device,
-               arguments.checkpoint == "best" ? WhichCheckpoint::Best : WhichCheckpoint::Newest,
-               arguments.overrides);
-  for (const auto& warning : run.warnings) std::cerr << "deq: " << warning << '\n';
+  const auto run = load_run(arguments.run, device, arguments.which(), arguments.overrides);
+  tell(run.warnings);
   run.task->model().eval();
   const torch::NoGradGuard no_grad;
   const PrecisionScope precision(run.experiment.recipe.precision, device);
@@ -152,21 +148,13 @@ void add_eval(CLI::App& program) {
   const auto arguments = std::make_shared<Arguments>();
   auto* command = program.add_subcommand(
       "eval", "Evaluate a run on its validation set: error, stability, cost to converge.");
-  command->add_option("RUN", arguments->run, "a run folder, as `deq train` makes them")->required();
+  add_run_arguments(*command, *arguments, "solver.forward.name=picard");
   command
       ->add_option("--budgets", arguments->budgets,
                    "a row for each of these forward budgets, with its time and peak memory, e.g. "
                    "--budgets 1,2,4,8")
       ->delimiter(',')
       ->check(CLI::PositiveNumber);
-  command
-      ->add_option("--set", arguments->overrides,
-                   "override a key of the run, e.g. --set solver.forward.name=picard")
-      ->allow_extra_args(false);
-  command->add_option("--checkpoint", arguments->checkpoint, "newest or best")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"newest", "best"}));
-  command->add_option("--device", arguments->device, "cpu, cuda or cuda:N")->capture_default_str();
   command->add_flag("--json", arguments->json,
                     "print one JSON object (one a budget) with the names of metrics.jsonl");
   command->callback([arguments] { run(*arguments); });

@@ -11,13 +11,13 @@
 #include "deq/core/error.h"
 #include "deq/io/atomic_file.h"
 #include "deq/train/predictor.h"
+#include "run_arguments.h"
 
 namespace deq::cli {
 namespace {
 
-struct Arguments {
-  std::string run, device = "cpu", checkpoint = "newest";
-  std::vector<std::string> images, overrides;
+struct Arguments : RunArguments {
+  std::vector<std::string> images;
   int64_t top = 5;
   bool json = false;
 };
@@ -83,11 +83,9 @@ bool predict_one(Predictor& predictor, const std::string& image, const Arguments
 }
 
 void run(const Arguments& arguments) {
-  Predictor predictor(
-      arguments.run, usable_device(arguments.device),
-      arguments.checkpoint == "best" ? WhichCheckpoint::Best : WhichCheckpoint::Newest,
-      arguments.overrides);
-  for (const auto& warning : predictor.warnings()) std::cerr << "deq: " << warning << '\n';
+  Predictor predictor(arguments.run, usable_device(arguments.device), arguments.which(),
+                      arguments.overrides);
+  tell(predictor.warnings());
   bool all = true;
   for (const auto& image : arguments.images) all = predict_one(predictor, image, arguments) && all;
   if (!all) throw ExitStatus{1};
@@ -99,19 +97,11 @@ void add_predict(CLI::App& program) {
   const auto arguments = std::make_shared<Arguments>();
   auto* command = program.add_subcommand(
       "predict", "Say what images show, with the model of a run. The run's data is not needed.");
-  command->add_option("RUN", arguments->run, "a run folder, as `deq train` makes them")->required();
+  add_run_arguments(*command, *arguments, "solver.forward.max_evals=20");
   command->add_option("IMAGE", arguments->images, "JPEG or PNG files of any size")->required();
   command->add_option("--top", arguments->top, "so many classes for each, the likeliest first")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
-  command
-      ->add_option("--set", arguments->overrides,
-                   "override a key of the run, e.g. --set solver.forward.max_evals=20")
-      ->allow_extra_args(false);
-  command->add_option("--checkpoint", arguments->checkpoint, "newest or best")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"newest", "best"}));
-  command->add_option("--device", arguments->device, "cpu, cuda or cuda:N")->capture_default_str();
   command->add_flag("--json", arguments->json, "print one JSON object for each image");
   command->callback([arguments] { run(*arguments); });
 }

@@ -52,8 +52,8 @@ class Task {
   virtual std::map<std::string, torch::Tensor> carried(World& /*world*/) { return {}; }
 
   /// The training goes on after `step` steps, where this was carried.
-  virtual void carry_on(int64_t /*step*/,
-                        const std::map<std::string, torch::Tensor>& /*carried*/) {}
+  virtual void carry_on(int64_t /*step*/, const std::map<std::string, torch::Tensor>& /*carried*/) {
+  }
 
   /// The validation set, solved with `how`: the goal's metric, the cost and the residuals. Every
   /// rank calls it and may do its share; all get the same result.

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "deq/train/experiment.h"
+
+namespace deq {
+
+/// The experiment `name`, whose task is made of its configuration.
+template <class ItsTask, class Config>
+Experiment make_experiment(std::string name, const Config& config) {
+  return {.name = std::move(name),
+          .recipe = config,
+          .config = to_toml(config),
+          .make_task = [config](torch::Device device) {
+            return std::make_shared<ItsTask>(config, device);
+          }};
+}
+
+}  // namespace deq
