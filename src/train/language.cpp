@@ -9,24 +9,19 @@
 #include "deq/core/rng.h"
 #include "deq/data/corpus.h"
 #include "deq/data/segment_batches.h"
-#include "deq/jacobian/frobenius.h"
-#include "deq/jacobian/spectrum.h"
 #include "train/language_network.h"
 #include "train/make_experiment.h"
 #include "train/model_state.h"
 #include "train/rank_sum.h"
+#include "train/stability.h"
 #include "train/stream_memory.h"
 
 namespace deq {
 namespace {
 
-enum Stream : uint64_t { kWeights = 200, kSpectrum, kProbes };
+enum Stream : uint64_t { kWeights = 200 };
 
 constexpr int64_t kStabilityStreams = 4;
-constexpr int64_t kStabilityProbes = 4;
-// ρ to a percent is enough to see where a model stands, and a product costs as much as a step.
-constexpr SpectralRadiusOptions kSpectrumOptions{
-    .krylov_dim = 16, .max_products = 48, .tolerance = 1e-2};
 
 /// Sums over the words of a text, in a row so that one reduction serves them all.
 struct Tally {
@@ -157,12 +152,7 @@ Metrics LanguageTask::stability(const EquilibriumPlan& how) {
   if (source.batches() > 1) {
     cost = parts_->cost(parts_->on_device(source.batch(0, 1)), cost.memory, how);
   }
-  const auto& at = cost.equilibria.front().linearization();
-  const auto seed = static_cast<uint64_t>(parts_->config.seed);
-  const auto squares = frobenius_squared(at, Hutchinson{.probes = kStabilityProbes},
-                                         ProbeKey{.key = random_key(seed, kProbes)});
-  const auto rho = deq::spectral_radius(at, kSpectrumOptions, random_stream(seed, kSpectrum));
-  return {{"jacobian_norm", squares.sqrt().mean().item<double>()}, {"rho", rho.mean()}};
+  return stability_metrics(cost.equilibria.front(), parts_->config.seed);
 }
 
 int64_t LanguageTask::validation_samples() const {

@@ -7,26 +7,21 @@
 #include "deq/core/error.h"
 #include "deq/core/rng.h"
 #include "deq/data/mask_folder.h"
-#include "deq/jacobian/frobenius.h"
-#include "deq/jacobian/spectrum.h"
 #include "deq/models/mdeq_segmentation.h"
 #include "deq/train/confusion_matrix.h"
 #include "train/make_experiment.h"
 #include "train/model_state.h"
 #include "train/pixel_loss.h"
 #include "train/rank_sum.h"
+#include "train/stability.h"
 
 namespace deq {
 namespace fs = std::filesystem;
 namespace {
 
-enum Stream : uint64_t { kWeights = 300, kSpectrum, kProbes };
+enum Stream : uint64_t { kWeights = 300 };
 
 constexpr int64_t kStabilitySamples = 4;
-constexpr int64_t kStabilityProbes = 4;
-// ρ to a percent is enough to see where a model stands, and a product costs as much as a step.
-constexpr SpectralRadiusOptions kSpectrumOptions{
-    .krylov_dim = 16, .max_products = 48, .tolerance = 1e-2};
 
 MaskTransform transform_of(const SegmentationData& data, bool training) {
   MaskTransform transform{.crop = MaskTransform::Crop::Random,
@@ -157,12 +152,7 @@ Metrics SegmentationTask::stability(const EquilibriumPlan& how) {
   const int64_t samples = std::min(kStabilitySamples, batch.size());
   const torch::NoGradGuard no_grad;
   const auto output = parts_->network->forward(batch.tensors[0].narrow(0, 0, samples), how);
-  const auto& at = output.equilibrium.linearization();
-  const auto seed = static_cast<uint64_t>(parts_->config.seed);
-  const auto squares = frobenius_squared(at, Hutchinson{.probes = kStabilityProbes},
-                                         ProbeKey{.key = random_key(seed, kProbes)});
-  const auto rho = deq::spectral_radius(at, kSpectrumOptions, random_stream(seed, kSpectrum));
-  return {{"jacobian_norm", squares.sqrt().mean().item<double>()}, {"rho", rho.mean()}};
+  return stability_metrics(output.equilibrium, parts_->config.seed);
 }
 
 int64_t SegmentationTask::validation_samples() const {

@@ -8,12 +8,11 @@
 
 #include "deq/core/error.h"
 #include "deq/core/rng.h"
-#include "deq/jacobian/frobenius.h"
-#include "deq/jacobian/spectrum.h"
 #include "train/image_classifier.h"
 #include "train/image_sets.h"
 #include "train/make_experiment.h"
 #include "train/rank_sum.h"
+#include "train/stability.h"
 
 namespace deq {
 namespace {
@@ -21,10 +20,6 @@ namespace {
 enum Stream : uint64_t { kSpectrum = 101, kProbes };
 
 constexpr int64_t kStabilitySamples = 8;
-constexpr int64_t kStabilityProbes = 4;
-// ρ to a percent is enough to see where a model stands, and a product costs as much as a step.
-constexpr SpectralRadiusOptions kSpectrumOptions{
-    .krylov_dim = 16, .max_products = 48, .tolerance = 1e-2};
 
 /// Sums over validation samples, in a row so that one reduction serves them all.
 struct Tally {
@@ -119,12 +114,7 @@ Metrics VisionTask::stability(const EquilibriumPlan& how) {
   const torch::NoGradGuard no_grad;
   const auto scores = parts_->classifier.scores(batch.tensors[0].narrow(0, 0, samples), how);
   if (scores.equilibria.empty()) return {};
-  const auto& at = scores.equilibria.front().linearization();
-  const auto seed = static_cast<uint64_t>(parts_->config.seed);
-  const auto squares = frobenius_squared(at, Hutchinson{.probes = kStabilityProbes},
-                                         ProbeKey{.key = random_key(seed, kProbes)});
-  const auto rho = deq::spectral_radius(at, kSpectrumOptions, random_stream(seed, kSpectrum));
-  return {{"jacobian_norm", squares.sqrt().mean().item<double>()}, {"rho", rho.mean()}};
+  return stability_metrics(scores.equilibria.front(), parts_->config.seed);
 }
 
 int64_t VisionTask::validation_samples() const {

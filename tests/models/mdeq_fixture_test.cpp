@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "models/gradient_checks.h"
 #include "support/maps.h"
 #include "support/seed.h"
 
@@ -135,38 +136,12 @@ TEST_F(MdeqParity, ImplicitGradients) {
 }
 
 TEST_F(MdeqParity, ImplicitGradientsAreThoseOfTheUnrolledLoss) {
-  const auto parameters = model_->named_parameters();
-  const auto implicit = torch::autograd::grad({train_loss(kImplicit)}, parameters.values());
-  const EquilibriumOptions unrolled{.gradient = Unrolled{.steps = 300}};
-  const auto expected = torch::autograd::grad({train_loss(unrolled)}, parameters.values());
-  double largest = 0;
-  for (const auto& gradient : expected) largest = std::max(largest, size(gradient));
-  for (size_t i = 0; i < implicit.size(); ++i) {
-    EXPECT_LT(size(implicit[i] - expected[i]), 1e-9 * std::max(size(expected[i]), 1e-6 * largest))
-        << parameters.keys()[i];
-  }
+  test::expect_gradients_of_unrolled(
+      *model_, [&](const EquilibriumOptions& how) { return train_loss(how); }, kImplicit, 300);
 }
 
 TEST_F(MdeqParity, ImplicitGradientsMatchDifferences) {
-  // Along one direction in the space of all parameters.
-  const auto parameters = model_->parameters();
-  const auto gradients = torch::autograd::grad({train_loss(kImplicit)}, parameters);
-  auto generator = test::generator();
-  std::vector<torch::Tensor> direction;
-  double slope = 0;
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    direction.push_back(torch::randn(parameters[i].sizes(), generator, test::f64()));
-    slope += (direction[i] * gradients[i]).sum().item<double>();
-  }
-  const torch::NoGradGuard no_grad;
-  const auto moved = [&](double by) {
-    for (size_t i = 0; i < parameters.size(); ++i) parameters[i].add_(direction[i], by);
-    const double loss = train_loss(kImplicit).item<double>();
-    for (size_t i = 0; i < parameters.size(); ++i) parameters[i].add_(direction[i], -by);
-    return loss;
-  };
-  const double spacing = 1e-7;
-  EXPECT_NEAR((moved(spacing) - moved(-spacing)) / (2 * spacing), slope, 1e-6 * std::abs(slope));
+  test::expect_gradients_of_differences(*model_, [&] { return train_loss(kImplicit); });
 }
 
 TEST_F(MdeqParity, VectorJacobianProduct) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "models/gradient_checks.h"
 #include "support/maps.h"
 #include "support/seed.h"
 
@@ -17,10 +18,6 @@ const SolverOptions kTight = Broyden{
     .memory = 200, .tol = {.rtol = 1e-14}, .max_evals = 400, .guards = {.stagnation_window = 60}};
 
 const EquilibriumOptions kImplicit{.forward = kTight, .gradient = Implicit{.solver = kTight}};
-
-double size(const torch::Tensor& tensor) {
-  return tensor.abs().max().item<double>();
-}
 
 class TransformerParity : public ::testing::TestWithParam<const char*> {
  protected:
@@ -89,38 +86,12 @@ TEST_P(TransformerParity, ImplicitGradients) {
 }
 
 TEST_P(TransformerParity, ImplicitGradientsAreThoseOfTheUnrolledLoss) {
-  const auto parameters = model_->named_parameters();
-  const auto implicit = torch::autograd::grad({loss(kImplicit)}, parameters.values());
-  const EquilibriumOptions unrolled{.gradient = Unrolled{.steps = 400}};
-  const auto expected = torch::autograd::grad({loss(unrolled)}, parameters.values());
-  double largest = 0;
-  for (const auto& gradient : expected) largest = std::max(largest, size(gradient));
-  for (size_t i = 0; i < implicit.size(); ++i) {
-    EXPECT_LT(size(implicit[i] - expected[i]), 1e-9 * std::max(size(expected[i]), 1e-6 * largest))
-        << parameters.keys()[i];
-  }
+  test::expect_gradients_of_unrolled(
+      *model_, [&](const EquilibriumOptions& how) { return loss(how); }, kImplicit, 400);
 }
 
 TEST_P(TransformerParity, ImplicitGradientsMatchDifferences) {
-  // Along one direction in the space of all parameters.
-  const auto parameters = model_->parameters();
-  const auto gradients = torch::autograd::grad({loss(kImplicit)}, parameters);
-  auto generator = test::generator();
-  std::vector<torch::Tensor> direction;
-  double slope = 0;
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    direction.push_back(torch::randn(parameters[i].sizes(), generator, test::f64()));
-    slope += (direction[i] * gradients[i]).sum().item<double>();
-  }
-  const torch::NoGradGuard no_grad;
-  const auto moved = [&](double by) {
-    for (size_t i = 0; i < parameters.size(); ++i) parameters[i].add_(direction[i], by);
-    const double cost = loss(kImplicit).item<double>();
-    for (size_t i = 0; i < parameters.size(); ++i) parameters[i].add_(direction[i], -by);
-    return cost;
-  };
-  const double spacing = 1e-7;
-  EXPECT_NEAR((moved(spacing) - moved(-spacing)) / (2 * spacing), slope, 1e-6 * std::abs(slope));
+  test::expect_gradients_of_differences(*model_, [&] { return loss(kImplicit); });
 }
 
 TEST_P(TransformerParity, VectorJacobianProduct) {

@@ -1,0 +1,29 @@
+#include "train/stability.h"
+
+#include "deq/core/rng.h"
+#include "deq/jacobian/frobenius.h"
+#include "deq/jacobian/spectrum.h"
+
+namespace deq {
+namespace {
+
+enum Stream : uint64_t { kSpectrum = 900, kProbes };
+
+constexpr int64_t kStabilityProbes = 4;
+// ρ to a percent is enough to see where a model stands, and a product costs as much as a step.
+constexpr SpectralRadiusOptions kSpectrumOptions{
+    .krylov_dim = 16, .max_products = 48, .tolerance = 1e-2};
+
+}  // namespace
+
+Metrics stability_metrics(const Equilibrated& equilibrium, int64_t seed) {
+  const torch::NoGradGuard no_grad;
+  const auto& at = equilibrium.linearization();
+  const auto key = static_cast<uint64_t>(seed);
+  const auto squares = frobenius_squared(at, Hutchinson{.probes = kStabilityProbes},
+                                         ProbeKey{.key = random_key(key, kProbes)});
+  const auto rho = spectral_radius(at, kSpectrumOptions, random_stream(key, kSpectrum));
+  return {{"jacobian_norm", squares.sqrt().mean().item<double>()}, {"rho", rho.mean()}};
+}
+
+}  // namespace deq

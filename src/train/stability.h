@@ -1,0 +1,14 @@
+#pragma once
+
+#include <cstdint>
+
+#include "deq/nn/equilibrium.h"
+#include "deq/train/metrics.h"
+
+namespace deq {
+
+/// ‖J‖_F, estimated, and ρ at the states of an equilibrium, mean over its samples; for states too
+/// large for a dense Jacobian.
+Metrics stability_metrics(const Equilibrated& equilibrium, int64_t seed);
+
+}  // namespace deq
