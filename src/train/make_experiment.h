@@ -2,7 +2,6 @@
 
 #include <memory>
 #include <string>
-#include <utility>
 
 #include "deq/train/experiment.h"
 
@@ -10,8 +9,8 @@ namespace deq {
 
 /// The experiment `name`, whose task is made of its configuration.
 template <class ItsTask, class Config>
-Experiment make_experiment(std::string name, const Config& config) {
-  return {.name = std::move(name),
+Experiment make_experiment(const std::string& name, const Config& config) {
+  return {.name = name,
           .recipe = config,
           .config = to_toml(config),
           .make_task = [config](torch::Device device) {
