@@ -2,6 +2,7 @@
 
 #include "models/mdeq_block.h"
 #include "models/mdeq_fusion.h"
+#include "models/mdeq_layers.h"
 
 namespace deq {
 
@@ -29,9 +30,8 @@ State MdeqCellImpl::initial_state(const Inputs& inputs) {
   require(height % smallest == 0 && width % smallest == 0, "mdeq: a finest scale of ", height, "×",
           width, " cannot be halved ", channels_.size() - 1, " times, both must be multiples of ",
           smallest);
-  // Channels last: convolutions and norms then read all channels of a pixel side by side.
   State z;
-  const auto options = injection.options().memory_format(torch::MemoryFormat::ChannelsLast);
+  const auto options = injection.options().memory_format(mdeq_order(injection.device()));
   for (size_t i = 0; i < channels_.size(); ++i) {
     const auto shape = {injection.size(0), channels_[i], height >> i, width >> i};
     z.push_back(torch::empty(shape, options).zero_());

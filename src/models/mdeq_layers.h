@@ -17,6 +17,12 @@ using OptionalGenerator = std::optional<at::Generator>;
 /// The standard deviation of all convolution weights at the start, but of normalised ones.
 constexpr double kMdeqSpread = 0.01;
 
+/// The order in which images and states lie in memory. On the CPU all channels of a pixel are side
+/// by side, for our own convolutions and norms; elsewhere torch's norms want whole planes.
+inline torch::MemoryFormat mdeq_order(torch::Device device) {
+  return device.is_cpu() ? torch::MemoryFormat::ChannelsLast : torch::MemoryFormat::Contiguous;
+}
+
 /// A convolution of stem or head, padded to keep the size.
 torch::nn::Conv2d mdeq_conv2d(int64_t in, int64_t out, int64_t kernel, int64_t stride, bool bias,
                               const OptionalGenerator& generator);

@@ -1,6 +1,7 @@
 #include "deq/models/mdeq_trunk.h"
 
 #include "deq/core/error.h"
+#include "models/mdeq_layers.h"
 #include "models/mdeq_stem.h"
 
 namespace deq {
@@ -24,7 +25,7 @@ MdeqTrunk::MdeqTrunk(const MdeqOptions& options, std::optional<at::Generator> ge
 torch::Tensor MdeqTrunk::inject(const torch::Tensor& images) {
   require(images.dim() == 4 && images.size(1) == options_.image_channels, "mdeq: images of shape ",
           images.sizes(), ", must be [B, ", options_.image_channels, ", H, W]");
-  const auto features = stem_->forward(images.contiguous(torch::MemoryFormat::ChannelsLast));
+  const auto features = stem_->forward(images.contiguous(mdeq_order(images.device())));
   const auto injection = stage0_.is_empty() ? features : stage0_->forward(features);
   // Autocast may have left another type; that of the injection becomes the state's.
   return injection.to(images.scalar_type());
