@@ -23,7 +23,8 @@ double LearningRateSchedule::at(int64_t step, int64_t steps, double peak) const 
     return cosine(*half_wave, warmup_steps, step, steps, peak);
   }
   if (const auto* stairs = std::get_if<StepRate>(&shape)) {
-    return peak * std::pow(stairs->factor, static_cast<double>(step / stairs->every));
+    const int64_t falls = step / stairs->every;
+    return peak * std::pow(stairs->factor, static_cast<double>(falls));
   }
   return peak;
 }

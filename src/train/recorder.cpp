@@ -15,7 +15,7 @@ void Recorder::record(const Metrics& line) {
   std::vector<std::pair<std::string, double>> scalars;
   for (const auto& [name, value] : line) {
     if (name == "step" || std::holds_alternative<std::string>(value)) continue;
-    scalars.emplace_back(split + "/" + name, number(line, name));
+    scalars.emplace_back(c10::str(split, "/", name), number(line, name));
   }
   events_.scalars(static_cast<int64_t>(number(line, "step")), scalars);
 }
