@@ -36,8 +36,9 @@ void quieten_c10d() {
   FLAGS_caffe2_log_level = std::max(FLAGS_caffe2_log_level, kErrorsOnly);
 }
 
-/// Gloo writes to its sockets without MSG_NOSIGNAL: where a peer is gone, a rank that has not chosen
-/// otherwise would be ended by SIGPIPE before it could say so. Python ignores the signal as well.
+/// Gloo writes to its sockets without MSG_NOSIGNAL: where a peer is gone, a rank that has not
+/// chosen otherwise would be ended by SIGPIPE before it could say so. Python ignores the signal as
+/// well.
 void survive_broken_connections() {
   struct sigaction current {};
   sigaction(SIGPIPE, nullptr, &current);

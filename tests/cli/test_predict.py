@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import shutil
 import tempfile
 import unittest
@@ -73,14 +74,31 @@ class Predict(VisionTest):
         for path in (self.folder / "short/checkpoints").iterdir():
             _, metadata = read_checkpoint(path)
             self.assertEqual(json.loads(metadata["classes"]), sorted(COLOURS))
-        # Weights alone, as another program saves them.
         self.deq("convert", self.checkpoints("short")[-1], "--like", "short", "--out", "old")
         image = self.square("a.png", "red")
+        self.forget_names("old", image)
         names = [item["class"] for item in self.predict("old", image)[0]["classes"]]
         self.assertEqual(sorted(names), sorted(COLOURS))
         shutil.rmtree(self.folder / "images")
         names = [item["class"] for item in self.predict("old", image)[0]["classes"]]
         self.assertEqual(sorted(names), ["0", "1", "2"])
+
+    def forget_names(self, run, image):
+        """Makes the run's checkpoint one of a program that did not know the classes."""
+        path, = self.checkpoints(run)
+        data = path.read_bytes()
+        end = 8 + int.from_bytes(data[:8], "little")
+        header = json.loads(data[8:end])
+        del header["__metadata__"]["classes"]
+
+        def write():
+            text = json.dumps(header).encode()
+            path.write_bytes(len(text).to_bytes(8, "little") + text + data[end:])
+
+        write()
+        damage = self.deq("predict", run, image, status=1).stderr
+        header["__metadata__"]["checksum"] = re.search('its content\'s "(\\w+)"', damage)[1]
+        write()
 
     def test_other_settings_and_checkpoints(self):
         image = self.square("a.png", "red")
