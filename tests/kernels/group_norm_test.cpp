@@ -54,10 +54,10 @@ class GroupNormTest : public test::SeededWith<at::ScalarType> {
       }
       return defined;
     }
-    /// Leaves in float64 with the same values.
-    Inputs wide() const {
-      const auto leaf = [](const at::Tensor& t) {
-        return t.defined() ? t.detach().to(at::kDouble).requires_grad_() : t;
+    /// Leaves of another type with the same values.
+    Inputs as(at::ScalarType type) const {
+      const auto leaf = [type](const at::Tensor& t) {
+        return t.defined() ? t.detach().to(type).requires_grad_() : t;
       };
       return {leaf(x), leaf(weight), leaf(bias), leaf(addend), options};
     }
@@ -127,15 +127,20 @@ TEST_P(GroupNormTest, ItAndItsDerivativesAreTheReferences) {
     const auto in = inputs(c);
     ASSERT_TRUE(cpu::group_norm_serves(in.x, in.weight, in.addend));
     const auto g = draw(in.x.sizes()).requires_grad_();
-    const auto wide_g = g.detach().to(at::kDouble).requires_grad_();
+    const auto reference_in = [&](at::ScalarType type) {
+      return derivatives(reference::group_norm, in.as(type), g.detach().to(type).requires_grad_());
+    };
     const auto results = derivatives(own, in, g);
-    const auto expected = derivatives(reference::group_norm, in.wide(), wide_g);
-    // Small groups are badly conditioned: there torch's own in the same type says what can be had.
-    const auto torchs = derivatives(reference::group_norm, in, g);
+    const auto expected = reference_in(at::kDouble);
+    // Small groups are badly conditioned: what torch's own loses in float32 says what can be had,
+    // in float64 as much less as that rounds less. It is one sample of an error: 8 times it.
+    const auto narrow = reference_in(at::kFloat);
+    const double rounding = GetParam() == at::kFloat ? 1 : 0x1p-29;
     ASSERT_EQ(results.size(), expected.size());
     for (size_t i = 0; i < results.size(); ++i) {
       const double scale = std::max(1.0, difference(expected[i], {}));
-      const double allowed = std::max(bound() * scale, 2 * difference(torchs[i], expected[i]));
+      const double allowed =
+          std::max(bound() * scale, 8 * rounding * difference(narrow[i], expected[i]));
       EXPECT_LT(difference(results[i], expected[i]), allowed) << "derivative " << i;
     }
   }
