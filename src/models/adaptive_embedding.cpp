@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "models/module_tree.h"
 #include "models/transformer_parameters.h"
 
 namespace deq {
@@ -15,13 +16,14 @@ AdaptiveEmbeddingImpl::AdaptiveEmbeddingImpl(const AdaptiveVocabulary& vocabular
   const auto count = vocabulary.one_table() ? 1 : vocabulary.clusters();
   for (int64_t i = 0; i < count; ++i) {
     const auto words = vocabulary.one_table() ? vocabulary.words : vocabulary.size(i);
-    tables_.push_back(
-        parameter_at(*this, c10::str("emb_layers.", i, ".weight"),
-                     normal_numbers({words, vocabulary.width(i)}, vocabulary.init_std, generator)));
+    tables_.push_back(register_parameter_at(
+        *this, c10::str("emb_layers.", i, ".weight"),
+        normal_numbers({words, vocabulary.width(i)}, vocabulary.init_std, generator)));
     if (!vocabulary.projected()) continue;
-    projections_.push_back(parameter_at(*this, projection_name("emb_projs", i, vocabulary),
-                                        normal_numbers({vocabulary.d_model, vocabulary.width(i)},
-                                                       vocabulary.projection_init_std, generator)));
+    projections_.push_back(
+        register_parameter_at(*this, projection_name("emb_projs", i, vocabulary),
+                              normal_numbers({vocabulary.d_model, vocabulary.width(i)},
+                                             vocabulary.projection_init_std, generator)));
   }
 }
 

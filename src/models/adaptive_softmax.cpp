@@ -5,6 +5,7 @@
 #include <ATen/ops/matmul.h>
 
 #include "deq/core/error.h"
+#include "models/module_tree.h"
 #include "models/transformer_parameters.h"
 
 namespace deq {
@@ -31,11 +32,11 @@ AdaptiveSoftmaxImpl::AdaptiveSoftmaxImpl(const AdaptiveEmbedding& embedding,
       tables_.push_back(tied);
       tied_.emplace_back(name, c10::str("emb_layers.", i, ".weight"));
     } else {
-      tables_.push_back(
-          parameter_at(*this, name, normal_numbers(tied.sizes(), vocabulary_.init_std, generator)));
+      tables_.push_back(register_parameter_at(
+          *this, name, normal_numbers(tied.sizes(), vocabulary_.init_std, generator)));
     }
-    biases_.push_back(
-        parameter_at(*this, c10::str("out_layers.", i, ".bias"), torch::zeros({tied.size(0)})));
+    biases_.push_back(register_parameter_at(*this, c10::str("out_layers.", i, ".bias"),
+                                            torch::zeros({tied.size(0)})));
   }
   if (!vocabulary_.projected()) return;
   for (int64_t i = 0; i < clusters; ++i) {
@@ -47,7 +48,7 @@ AdaptiveSoftmaxImpl::AdaptiveSoftmaxImpl(const AdaptiveEmbedding& embedding,
       projections_.push_back(tied);
       tied_.emplace_back(name, projection_name("emb_projs", source, vocabulary_));
     } else {
-      projections_.push_back(parameter_at(
+      projections_.push_back(register_parameter_at(
           *this, name, normal_numbers(tied.sizes(), vocabulary_.projection_init_std, generator)));
     }
   }

@@ -3,6 +3,8 @@
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/batchnorm.h>
 
+#include "models/module_tree.h"
+
 namespace deq {
 
 torch::nn::Conv2d mdeq_conv2d(int64_t in, int64_t out, int64_t kernel, int64_t stride, bool bias,
@@ -23,18 +25,8 @@ torch::nn::Sequential mdeq_conv_norm_relu(int64_t in, int64_t out, int64_t kerne
 
 void register_at(torch::nn::Module& root, const std::string& path,
                  const std::shared_ptr<torch::nn::Module>& module) {
-  const auto dot = path.find('.');
-  if (dot == std::string::npos) {
-    root.register_module(path, module);
-    return;
-  }
-  const auto name = path.substr(0, dot);
-  const auto children = root.named_children();
-  const auto* known = children.find(name);
-  const auto child = known != nullptr
-                         ? *known
-                         : root.register_module(name, std::make_shared<torch::nn::Module>(name));
-  register_at(*child, path.substr(dot + 1), module);
+  const auto place = place_in_tree(root, path);
+  place.parent->register_module(place.name, module);
 }
 
 }  // namespace deq

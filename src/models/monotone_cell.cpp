@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "deq/core/error.h"
+#include "models/module_tree.h"
 #include "models/monotone_operator.h"
 
 // Winston and Kolter, Monotone operator equilibrium networks, 2020. With M = I − W, c = U x + b,
@@ -31,20 +32,6 @@ std::vector<MonotoneTier> tiers_in(const Context& context) {
     for (const auto part : kTierParts) tier.*part = *next++;
   }
   return tiers;
-}
-
-/// Registers under a name with dots, with the modules in between.
-Tensor register_parameter_at(torch::nn::Module& root, const std::string& path,
-                             const Tensor& value) {
-  const auto dot = path.find('.');
-  if (dot == std::string::npos) return root.register_parameter(path, value);
-  const auto name = path.substr(0, dot);
-  const auto children = root.named_children();
-  const auto* known = children.find(name);
-  const auto child = known != nullptr
-                         ? *known
-                         : root.register_module(name, std::make_shared<torch::nn::Module>(name));
-  return register_parameter_at(*child, path.substr(dot + 1), value);
 }
 
 Tensor uniform(c10::IntArrayRef shape, int64_t fan_in,

@@ -2,19 +2,6 @@
 
 namespace deq {
 
-torch::Tensor parameter_at(torch::nn::Module& root, const std::string& path,
-                           const torch::Tensor& initial) {
-  const auto dot = path.find('.');
-  if (dot == std::string::npos) return root.register_parameter(path, initial);
-  const auto name = path.substr(0, dot);
-  const auto children = root.named_children();
-  const auto* known = children.find(name);
-  const auto child = known != nullptr
-                         ? *known
-                         : root.register_module(name, std::make_shared<torch::nn::Module>(name));
-  return parameter_at(*child, path.substr(dot + 1), initial);
-}
-
 std::string projection_name(const std::string& list, int64_t cluster,
                             const AdaptiveVocabulary& vocabulary) {
   return c10::str(list, ".", cluster, vocabulary.projections_are_layers ? ".weight" : "");

@@ -12,10 +12,6 @@
 
 namespace deq {
 
-/// Registers a parameter in the tree under a dotted path, with plain modules on the way.
-torch::Tensor parameter_at(torch::nn::Module& root, const std::string& path,
-                           const torch::Tensor& initial);
-
 /// "emb_projs.2.weight" or "emb_projs.2", as the vocabulary names projections.
 std::string projection_name(const std::string& list, int64_t cluster,
                             const AdaptiveVocabulary& vocabulary);
