@@ -34,7 +34,7 @@ TransformerOutput DeqTransformerImpl::forward(const torch::Tensor& tokens,
   require(tokens.sizes() == targets.sizes(), "transformer: targets of shape ", targets.sizes(),
           " for tokens of shape ", tokens.sizes(), ", must be the same");
   auto reading = read(tokens, memory, plan);
-  auto nll = softmax_(reading.hidden, targets);
+  auto nll = cost(reading.hidden, targets);
   return {.nll = std::move(nll), .reading = std::move(reading)};
 }
 
@@ -53,6 +53,10 @@ TransformerReading DeqTransformerImpl::read(const torch::Tensor& tokens,
   return {.hidden = without_dropped_outputs(z),
           .memory = std::move(after),
           .equilibrium = std::move(equilibrium)};
+}
+
+torch::Tensor DeqTransformerImpl::cost(const torch::Tensor& hidden, const torch::Tensor& targets) {
+  return softmax_(hidden, targets);
 }
 
 torch::Tensor DeqTransformerImpl::log_probabilities(const torch::Tensor& hidden) {

@@ -56,6 +56,9 @@ class DeqTransformerImpl : public torch::nn::Module {
   TransformerReading read(const torch::Tensor& tokens, const TransformerMemory& memory,
                           const EquilibriumPlan& plan, const torch::Tensor& start = {});
 
+  /// −log p of every target [B, T] after hidden [B, T, d_model].
+  torch::Tensor cost(const torch::Tensor& hidden, const torch::Tensor& targets);
+
   /// log p of every word as the next one, […, vocabulary] for hidden […, d_model].
   torch::Tensor log_probabilities(const torch::Tensor& hidden);
 
