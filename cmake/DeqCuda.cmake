@@ -93,9 +93,13 @@ set(deq_cuda_objects "")
 foreach(source IN LISTS deq_cuda_kernels)
   get_filename_component(name "${source}" NAME)
   set(object "${PROJECT_BINARY_DIR}/cuda/${name}.o")
+  set(own_flags "")
+  if(name STREQUAL "decisions_cuda.cu")
+    set(own_flags -fmad=false)  # to round as the host does
+  endif()
   add_custom_command(
     OUTPUT "${object}"
-    COMMAND "${DEQ_NVCC}" ${deq_nvcc_flags} -ccbin "${CMAKE_CXX_COMPILER}"
+    COMMAND "${DEQ_NVCC}" ${deq_nvcc_flags} ${own_flags} -ccbin "${CMAKE_CXX_COMPILER}"
             -I "${PROJECT_SOURCE_DIR}/include" -I "${PROJECT_SOURCE_DIR}/src"
             -MD -MT "cuda/${name}.o" -MF "${object}.d" -c "${source}" -o "${object}"
     DEPENDS "${source}" DEPFILE "${object}.d"

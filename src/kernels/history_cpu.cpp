@@ -97,20 +97,28 @@ std::vector<const T*> pointers(at::TensorList rows) {
 
 namespace cpu {
 
-at::Tensor observe(const at::Tensor& f, const at::Tensor& z, at::Tensor& g, at::TensorList rows) {
+at::Tensor observe(const at::Tensor& f, const at::Tensor& z, at::Tensor& g, at::TensorList rows,
+                   const std::optional<at::Tensor>& newest,
+                   const std::optional<at::Tensor>& /*marks*/) {
   const int64_t batch = z.size(0), dim = z.size(1);
   return AT_DISPATCH_FLOATING_TYPES(z.scalar_type(), "observe", [&] {
     const auto row = pointers<scalar_t>(rows);
     const auto* f_data = f.const_data_ptr<scalar_t>();
     const auto* z_data = z.const_data_ptr<scalar_t>();
+    const auto* newest_data = newest ? newest->const_data_ptr<scalar_t>() : nullptr;
     auto* g_data = g.data_ptr<scalar_t>();
-    const auto width = static_cast<int64_t>(row.size()) + 2;
+    const auto width = static_cast<int64_t>(newest ? 2 * row.size() : row.size()) + 2;
     return for_each_tile(batch, dim, width, [&](int64_t b, int64_t begin, int64_t n, double* sums) {
       const int64_t at = b * dim + begin;
       subtract(f_data + at, z_data + at, g_data + at, n);
       sums[0] = dot(g_data + at, g_data + at, n);
       sums[1] = dot(f_data + at, f_data + at, n);
       for (size_t i = 0; i < row.size(); ++i) sums[i + 2] = dot(g_data + at, row[i] + at, n);
+      if (newest_data == nullptr) return;
+      double* newest_sums = sums + 2 + row.size();
+      for (size_t i = 0; i < row.size(); ++i) {
+        newest_sums[i] = dot(newest_data + at, row[i] + at, n);
+      }
     });
   });
 }

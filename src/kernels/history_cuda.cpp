@@ -54,24 +54,58 @@ at::Tensor dots_op(const at::Tensor& v, at::TensorList rows) {
   return dots_on_device(v, rows);
 }
 
-at::Tensor observe_op(const at::Tensor& f, const at::Tensor& z, at::Tensor& g,
-                      at::TensorList rows) {
+template <class T>
+const T* data_of(const std::optional<at::Tensor>& tensor) {
+  return tensor ? tensor->const_data_ptr<T>() : nullptr;
+}
+
+template <class T>
+T* mutable_data_of(const std::optional<at::Tensor>& tensor) {
+  return tensor ? tensor->data_ptr<T>() : nullptr;
+}
+
+template <class T>
+Rows<T> one_group(at::TensorList rows) {
+  const auto groups = in_groups<T>(rows);
+  return groups.empty() ? Rows<T>{} : groups[0];
+}
+
+at::Tensor observe_op(const at::Tensor& f, const at::Tensor& z, at::Tensor& g, at::TensorList rows,
+                      const std::optional<at::Tensor>& newest,
+                      const std::optional<at::Tensor>& marks) {
   const c10::cuda::CUDAGuard guard(z.device());
   const int64_t batch = z.size(0), dim = z.size(1);
   const auto fused = std::min<size_t>(rows.size(), kMaxRows);
-  const auto width = static_cast<int64_t>(fused) + 2;
+  TORCH_CHECK(!newest || fused == rows.size(), "observe: ", rows.size(),
+              " rows with their newest, must be ≤ ", kMaxRows);
+  const auto width = static_cast<int64_t>(newest ? 2 * fused : fused) + 2;
   auto sums = doubles({batch, width}, z);
   auto partial = doubles({batch, tiles(dim), width}, z);
   AT_DISPATCH_FLOATING_TYPES(z.scalar_type(), "observe", [&] {
-    const auto groups = in_groups<scalar_t>(rows.slice(0, fused));
     observe<scalar_t>(f.const_data_ptr<scalar_t>(), z.const_data_ptr<scalar_t>(),
-                      g.data_ptr<scalar_t>(), groups.empty() ? Rows<scalar_t>{} : groups[0],
+                      g.data_ptr<scalar_t>(), one_group<scalar_t>(rows.slice(0, fused)),
+                      data_of<scalar_t>(newest), data_of<uint8_t>(marks),
                       partial.data_ptr<double>(), sums.data_ptr<double>(), batch, dim,
                       c10::cuda::getCurrentCUDAStream());
   });
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   if (fused == rows.size()) return sums;
   return at::cat({sums, dots_on_device(g, rows.slice(fused))}, 1);
+}
+
+void advance_op(at::TensorList rows, const at::Tensor& coefficients, const at::Tensor& z,
+                at::Tensor& best, const at::Tensor& marks, std::optional<at::Tensor> step,
+                std::optional<at::Tensor> next) {
+  const c10::cuda::CUDAGuard guard(z.device());
+  TORCH_CHECK(rows.size() <= kMaxRows, "advance: ", rows.size(), " rows, must be ≤ ", kMaxRows);
+  AT_DISPATCH_FLOATING_TYPES(z.scalar_type(), "advance", [&] {
+    advance<scalar_t>(one_group<scalar_t>(rows), coefficients.const_data_ptr<double>(),
+                      z.const_data_ptr<scalar_t>(), best.data_ptr<scalar_t>(),
+                      marks.const_data_ptr<uint8_t>(), mutable_data_of<scalar_t>(step),
+                      mutable_data_of<scalar_t>(next), z.size(0), z.size(1),
+                      c10::cuda::getCurrentCUDAStream());
+  });
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
 at::Tensor combine_op(at::TensorList rows, const at::Tensor& coefficients, at::Tensor& out,
@@ -100,6 +134,7 @@ at::Tensor combine_op(at::TensorList rows, const at::Tensor& coefficients, at::T
 
 TORCH_LIBRARY_IMPL(deq, CUDA, library) {
   library.impl("observe", &observe_op);
+  library.impl("advance", &advance_op);
   library.impl("dots", &dots_op);
   library.impl("combine", &combine_op);
 }

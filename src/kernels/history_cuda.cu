@@ -1,9 +1,12 @@
 #include "kernels/history_cuda.h"
 
 // A block owns one tile of one sample: kThreads·kPerThread numbers, kept in registers while the
-// history streams past once, coalesced. Bytes moved (float32): observe 4·(3 + n) a number, dots
-// 4·(1 + n), combine 4·(1 + n) and 8 more with `moved`: all are bound by memory bandwidth. Sums are
-// made per tile and added in a fixed order, so results do not vary from run to run.
+// history streams past once, coalesced. Bytes moved (float32): observe 4·(3 + n) a number, 4 more
+// with `newest`, dots 4·(1 + n), combine 4·(1 + n) and 8 more with `moved`, advance 4·(1 + n), 8
+// more with `step`, and 8 more for a sample that improved: all are bound by memory bandwidth. Each
+// warp sums what it has of every dot, and the block adds its warps at the end: one synchronisation
+// a block. Sums are made per tile and added in a fixed order, so results do not vary from run to
+// run.
 
 namespace deq::kernels::cuda {
 namespace {
@@ -42,78 +45,83 @@ __device__ void store(T* target, const TileRange& range, const T (&values)[kPerT
   }
 }
 
-/// The block's dot product, valid in thread 0. `scratch` holds kWarps numbers.
+/// This warp's share of a dot product, valid in its first lane.
 template <class T>
-__device__ double block_dot(const T (&a)[kPerThread], const T (&b)[kPerThread], double* scratch) {
+__device__ double warp_dot(const T (&a)[kPerThread], const T (&b)[kPerThread]) {
   double sum = 0;  // squares of float32 numbers leave float32's range
 #pragma unroll
   for (int i = 0; i < kPerThread; ++i) sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);
 #pragma unroll
   for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_down_sync(~0u, sum, offset);
-  __syncthreads();  // the previous sum has been read
-  if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = sum;
-  __syncthreads();
-  double total = 0;
-  if (threadIdx.x == 0) {
-    for (int warp = 0; warp < kWarps; ++warp) total += scratch[warp];
+  return sum;
+}
+
+/// The sums of one block, by warp and column. No warp waits for another before `finish`.
+template <int kColumns>
+struct BlockSums {
+  double values[kWarps][kColumns];
+
+  __device__ void set(int column, double sum) {
+    if (threadIdx.x % 32 == 0) values[threadIdx.x / 32][column] = sum;
   }
-  return total;
-}
-
-/// Dots of the numbers in registers with every row, into this tile's partial sums.
-template <class T>
-__device__ void dot_rows(const T (&values)[kPerThread], const Rows<T>& rows, const TileRange& range,
-                         double* scratch, double* sums) {
-  T row[kPerThread];
-  for (int i = 0; i < rows.count; ++i) {
-    load(rows.data[i], range, row);
-    const double sum = block_dot(values, row, scratch);
-    if (threadIdx.x == 0) sums[i] = sum;
+  /// This tile's partial sums, warp after warp.
+  __device__ void finish(double* partial, int width) {
+    __syncthreads();
+    double* sums = partial + static_cast<int64_t>(blockIdx.x) * width;
+    for (int column = static_cast<int>(threadIdx.x); column < width; column += kThreads) {
+      double total = 0;
+      for (int warp = 0; warp < kWarps; ++warp) total += values[warp][column];
+      sums[column] = total;
+    }
   }
+};
+
+__device__ bool is_active(const uint8_t* marks, int64_t sample) {
+  return (marks[sample] & kActive) != 0;
 }
 
-__device__ double* tile_sums(double* partial, int width) {
-  return partial + static_cast<int64_t>(blockIdx.x) * width;
-}
-
-template <class T>
-__global__ void observe_kernel(const T* f, const T* z, T* g, Rows<T> rows, double* partial,
-                               int64_t dim) {
-  __shared__ double scratch[kWarps];
+template <class T, bool kWithNewest>
+__global__ void observe_kernel(const T* f, const T* z, T* g, Rows<T> rows, const T* newest,
+                               const uint8_t* marks, double* partial, int64_t dim) {
+  __shared__ BlockSums<2 + (kWithNewest ? 2 : 1) * kMaxRows> sums;
   const TileRange range = tile_range(dim);
-  double* sums = tile_sums(partial, rows.count + 2);
+  if (marks != nullptr && !is_active(marks, range.sample)) return;
   T image[kPerThread], residual[kPerThread];
   load(f, range, image);
   load(z, range, residual);
 #pragma unroll
   for (int i = 0; i < kPerThread; ++i) residual[i] = image[i] - residual[i];
   store(g, range, residual);
-  const double own = block_dot(residual, residual, scratch);
-  const double norm = block_dot(image, image, scratch);
-  if (threadIdx.x == 0) {
-    sums[0] = own;
-    sums[1] = norm;
+  sums.set(0, warp_dot(residual, residual));
+  sums.set(1, warp_dot(image, image));
+  if constexpr (kWithNewest) load(newest, range, image);
+  T row[kPerThread];
+  for (int i = 0; i < rows.count; ++i) {
+    load(rows.data[i], range, row);
+    sums.set(2 + i, warp_dot(residual, row));
+    if constexpr (kWithNewest) sums.set(2 + rows.count + i, warp_dot(image, row));
   }
-  dot_rows(residual, rows, range, scratch, sums + 2);
+  sums.finish(partial, 2 + (kWithNewest ? 2 : 1) * rows.count);
 }
 
 template <class T>
 __global__ void dots_kernel(const T* v, Rows<T> rows, double* partial, int64_t dim) {
-  __shared__ double scratch[kWarps];
+  __shared__ BlockSums<kMaxRows> sums;
   const TileRange range = tile_range(dim);
-  T values[kPerThread];
+  T values[kPerThread], row[kPerThread];
   load(v, range, values);
-  dot_rows(values, rows, range, scratch, tile_sums(partial, rows.count));
+  for (int i = 0; i < rows.count; ++i) {
+    load(rows.data[i], range, row);
+    sums.set(i, warp_dot(values, row));
+  }
+  sums.finish(partial, rows.count);
 }
 
+/// values += Σ weights[i]·rows[i]. A zero weight skips its row.
 template <class T>
-__global__ void combine_kernel(Rows<T> rows, const double* coefficients, int64_t stride,
-                               int64_t first, bool accumulate, T* out, const T* base, T* moved,
-                               int64_t dim) {
-  const TileRange range = tile_range(dim);
-  T values[kPerThread] = {}, row[kPerThread];
-  if (accumulate) load(out, range, values);
-  const double* weights = coefficients + range.sample * stride + first;
+__device__ void add_rows(const Rows<T>& rows, const double* weights, const TileRange& range,
+                         T (&values)[kPerThread]) {
+  T row[kPerThread];
   for (int i = 0; i < rows.count; ++i) {
     const T weight = static_cast<T>(weights[i]);
     if (weight == T(0)) continue;
@@ -121,12 +129,50 @@ __global__ void combine_kernel(Rows<T> rows, const double* coefficients, int64_t
 #pragma unroll
     for (int k = 0; k < kPerThread; ++k) values[k] += weight * row[k];
   }
+}
+
+template <class T>
+__global__ void combine_kernel(Rows<T> rows, const double* coefficients, int64_t stride,
+                               int64_t first, bool accumulate, T* out, const T* base, T* moved,
+                               int64_t dim) {
+  const TileRange range = tile_range(dim);
+  T values[kPerThread] = {}, sum[kPerThread];
+  if (accumulate) load(out, range, values);
+  add_rows(rows, coefficients + range.sample * stride + first, range, values);
   store(out, range, values);
   if (moved == nullptr) return;
-  load(base, range, row);
+  load(base, range, sum);
 #pragma unroll
-  for (int k = 0; k < kPerThread; ++k) row[k] += values[k];
-  store(moved, range, row);
+  for (int k = 0; k < kPerThread; ++k) sum[k] += values[k];
+  store(moved, range, sum);
+}
+
+template <class T>
+__global__ void advance_kernel(Rows<T> rows, const double* coefficients, const T* z, T* best,
+                               const uint8_t* marks, T* step, T* next, int64_t dim) {
+  const TileRange range = tile_range(dim);
+  const bool active = is_active(marks, range.sample);
+  const bool improved = (marks[range.sample] & kImproved) != 0;
+  T here[kPerThread];
+  if (improved || (active && step != nullptr)) {
+    load(z, range, here);
+  } else if (!active && next != nullptr) {
+    load(best, range, here);
+  }
+  if (improved) store(best, range, here);
+  if (next == nullptr) return;
+  if (!active) {
+    store(next, range, here);
+    return;
+  }
+  T values[kPerThread] = {};
+  add_rows(rows, coefficients + range.sample * rows.count, range, values);
+  if (step != nullptr) {
+    store(step, range, values);
+#pragma unroll
+    for (int k = 0; k < kPerThread; ++k) values[k] += here[k];
+  }
+  store(next, range, values);
 }
 
 /// sums[b, i] = Σ over the tiles, in order.
@@ -161,10 +207,26 @@ int64_t tiles(int64_t dim) {
 }
 
 template <class T>
-void observe(const T* f, const T* z, T* g, const Rows<T>& rows, double* partial, double* sums,
-             int64_t batch, int64_t dim, cudaStream_t stream) {
-  observe_kernel<<<blocks_of(batch, dim), kThreads, 0, stream>>>(f, z, g, rows, partial, dim);
-  add_tiles(partial, sums, batch, dim, rows.count + 2, stream);
+void observe(const T* f, const T* z, T* g, const Rows<T>& rows, const T* newest,
+             const uint8_t* marks, double* partial, double* sums, int64_t batch, int64_t dim,
+             cudaStream_t stream) {
+  const unsigned blocks = blocks_of(batch, dim);
+  if (newest == nullptr) {
+    observe_kernel<T, false>
+        <<<blocks, kThreads, 0, stream>>>(f, z, g, rows, newest, marks, partial, dim);
+  } else {
+    observe_kernel<T, true>
+        <<<blocks, kThreads, 0, stream>>>(f, z, g, rows, newest, marks, partial, dim);
+  }
+  add_tiles(partial, sums, batch, dim, 2 + (newest == nullptr ? 1 : 2) * rows.count, stream);
+}
+
+template <class T>
+void advance(const Rows<T>& rows, const double* coefficients, const T* z, T* best,
+             const uint8_t* marks, T* step, T* next, int64_t batch, int64_t dim,
+             cudaStream_t stream) {
+  advance_kernel<<<blocks_of(batch, dim), kThreads, 0, stream>>>(rows, coefficients, z, best, marks,
+                                                                 step, next, dim);
 }
 
 template <class T>
@@ -184,8 +246,10 @@ void combine(const Rows<T>& rows, const double* coefficients, int64_t stride, in
 }
 
 #define DEQ_INSTANTIATE(T)                                                                      \
-  template void observe<T>(const T*, const T*, T*, const Rows<T>&, double*, double*, int64_t,   \
-                           int64_t, cudaStream_t);                                              \
+  template void observe<T>(const T*, const T*, T*, const Rows<T>&, const T*, const uint8_t*,    \
+                           double*, double*, int64_t, int64_t, cudaStream_t);                   \
+  template void advance<T>(const Rows<T>&, const double*, const T*, T*, const uint8_t*, T*, T*, \
+                           int64_t, int64_t, cudaStream_t);                                     \
   template void dots<T>(const T*, const Rows<T>&, double*, double*, int64_t, int64_t,           \
                         cudaStream_t);                                                          \
   template void combine<T>(const Rows<T>&, const double*, int64_t, int64_t, bool, T*, const T*, \

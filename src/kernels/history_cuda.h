@@ -4,15 +4,15 @@
 
 #include <cstdint>
 
+#include "kernels/history_common.h"
+
 // The CUDA side of history.h: raw device pointers and a stream, no torch headers, so that the
 // kernels compile in seconds. `sums` are [batch, width] float64 on the device; `partial` is scratch
 // for batch · tiles(dim) · width numbers.
 
 namespace deq::kernels::cuda {
 
-/// Rows that one launch takes; a longer history takes several.
-constexpr int kMaxRows = 64;
-
+/// The rows of one launch; a longer history takes several.
 template <class T>
 struct Rows {
   const T* data[kMaxRows];
@@ -21,10 +21,18 @@ struct Rows {
 
 int64_t tiles(int64_t dim);
 
-/// g = f − z; sums = [‖g‖², ‖f‖², g·rows…].
+/// g = f − z; sums = [‖g‖², ‖f‖², g·rows…], and newest·rows… where `newest` is given. With `marks`,
+/// samples that are not active are left out.
 template <class T>
-void observe(const T* f, const T* z, T* g, const Rows<T>& rows, double* partial, double* sums,
-             int64_t batch, int64_t dim, cudaStream_t stream);
+void observe(const T* f, const T* z, T* g, const Rows<T>& rows, const T* newest,
+             const uint8_t* marks, double* partial, double* sums, int64_t batch, int64_t dim,
+             cudaStream_t stream);
+
+/// enqueue::advance of history.h; `step` and `next` may be null.
+template <class T>
+void advance(const Rows<T>& rows, const double* coefficients, const T* z, T* best,
+             const uint8_t* marks, T* step, T* next, int64_t batch, int64_t dim,
+             cudaStream_t stream);
 
 /// sums = [v·rows…].
 template <class T>

@@ -2,15 +2,11 @@
 
 #include <cstdint>
 
+#include "kernels/host_device.h"
+
 // Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"), for host and
 // device: 128 random bits as a function of a key and a counter, without a state. Rounds are
 // unrolled by the compiler's front end, so that loops around them vectorise.
-
-#ifdef __CUDACC__
-#define DEQ_HOST_DEVICE __host__ __device__ __forceinline__
-#else
-#define DEQ_HOST_DEVICE __attribute__((always_inline)) inline
-#endif
 
 namespace deq::kernels {
 

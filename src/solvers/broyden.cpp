@@ -1,6 +1,7 @@
-#include <cmath>
+#include <algorithm>
 
 #include "kernels/history.h"
+#include "solvers/broyden_direction.h"
 #include "solvers/line_search.h"
 #include "solvers/methods.h"
 #include "solvers/small_systems.h"
@@ -16,13 +17,11 @@
 //   Hₖ y = sₖ/λₖ − w,   dₖ₊₁ = w + uₖ σ,   so   uₖ = (λₖ/λₖ₊₁ sₖ₊₁ + (λₖ − 1) sₖ) / ‖sₖ‖².
 //
 // Applying H to the new g then needs its dots with all s (computed by the driver in the pass that
-// makes g), a recurrence on the host over the Gram matrix [sᵢ·sⱼ], and one combination of all s.
+// makes g), a recurrence over the Gram matrix [sᵢ·sⱼ], and one combination of all s.
 // That combination also yields the new Gram row: two passes over the history a step.
 
 namespace deq {
 namespace {
-
-constexpr double kSmallestDenominator = 1e-10;  // of sᵀHy, in units of ‖s‖²
 
 class BroydenMethod final : public Method {
  public:
@@ -81,35 +80,13 @@ class BroydenMethod final : public Method {
   /// The coefficients of −H g on [g, s₀, s₁, …] for one sample.
   void direction(Iteration& it, int64_t b, double* c) {
     auto& sample = samples_[static_cast<size_t>(b)];
-    const auto newest = static_cast<int64_t>(steps_.size()) - 1;
-    c[0] = 1.0;
-    if (newest < sample.first) return;
-    // sⱼ·w for the w built so far. A line search asks for g·s before it shortens the newest step.
-    const auto along = [&](int64_t j) {
-      double value = it.dot(b, j) * (j == newest ? sample.lengths.back() : 1.0);
-      for (int64_t i = sample.first; i <= newest; ++i) value += c[i + 1] * sample.gram(j, i);
-      return value;
-    };
-    const auto length = [&](int64_t j) { return sample.lengths[static_cast<size_t>(j)]; };
-    for (int64_t j = sample.first; j < newest; ++j) {
-      const double a = along(j) / sample.gram(j, j);
-      c[j + 2] += a * length(j) / length(j + 1);
-      c[j + 1] += a * (length(j) - 1.0);
-    }
-    const double sigma = along(newest);
-    const double square = sample.gram(newest, newest);
-    const double denominator = square / length(newest) - sigma;
-    if (!std::isfinite(sigma) || !(std::abs(denominator) > kSmallestDenominator * square)) {
-      // The secant condition has no usable solution: this sample starts anew with a plain step.
-      std::fill(c + 1, c + newest + 2, 0.0);
-      c[0] = 1.0;
-      sample.first = newest + 1;
-      ++it.report().restarts;
-      return;
-    }
-    const double gain = 1.0 + sigma / denominator;
-    for (int64_t i = 0; i <= newest + 1; ++i) c[i] *= gain;
-    c[newest + 1] += (1.0 - 1.0 / length(newest)) * sigma / denominator;
+    const auto n = static_cast<int64_t>(steps_.size());
+    along_.resize(steps_.size());
+    const bool usable = broyden_direction(it.dots(b), sample.gram.data(), sample.lengths.data(),
+                                          sample.first, n, along_.data(), c);
+    if (usable) return;
+    sample.first = n;  // this sample starts anew
+    ++it.report().restarts;
   }
 
   /// Moves along `step`, shortened per sample; the stored step and its Gram row follow.
@@ -136,6 +113,7 @@ class BroydenMethod final : public Method {
   Broyden options_;
   std::vector<torch::Tensor> steps_;
   std::vector<Sample> samples_;
+  std::vector<double> along_;  // of the sample at hand
 };
 
 }  // namespace

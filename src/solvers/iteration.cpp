@@ -1,52 +1,25 @@
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "deq/core/error.h"
 #include "deq/solvers/method.h"
 #include "kernels/history.h"
+#include "solvers/evaluate.h"
+#include "solvers/judging.h"
 
 // The driver: everything about a solve that does not depend on the method.
 
 namespace deq {
-namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kStagnationFactor =
-    0.99;  // the best residual must fall below this share of itself
-
-double ratio(double numerator, double denominator) {
-  return numerator == 0 ? 0 : numerator / denominator;
-}
-
-struct Sample {
-  Status status = Status::NotRun;  // NotRun while it is active
-  double absolute = kInfinity;     // of the current iterate
-  double first = kInfinity;        // ‖g‖ at z₀
-  double smallest = kInfinity;     // ‖g‖ seen
-  double merit = kInfinity;        // of the current iterate; smaller is better
-  double best_merit = kInfinity;
-  double best_absolute = kInfinity, best_relative = kInfinity;
-  double stagnation_mark = kInfinity;
-  int64_t iterates_since_mark = 0;
-  int64_t evaluations = 0;
-
-  bool active() const { return status == Status::NotRun; }
-  bool goes_back() const { return !active() && status != Status::Converged; }
-};
-
-}  // namespace
 
 struct Iteration::Impl {
   const Problem& problem;
-  Tolerance tol;
-  Guards guards;
+  JudgingRules rules;
   int64_t budget;
   const Callback& callback;
   SlabPool& pool;
 
   torch::Tensor z, f, g, best;
-  std::vector<Sample> samples{};
+  std::vector<JudgedSample> samples{};
   std::vector<uint8_t> improved{};  // by sample: whether the current iterate is its best
   int64_t active_count = 0;
   torch::Tensor dots{};  // [B, 2 + rows] of the last observation
@@ -54,20 +27,7 @@ struct Iteration::Impl {
 
   torch::Tensor evaluate(const torch::Tensor& at) {
     ++report.evaluations;
-    auto value = problem.f(at);
-    require(value.sizes() == at.sizes(), "f returned a tensor of shape ", value.sizes(),
-            " for a state of shape ", at.sizes());
-    require(value.scalar_type() == at.scalar_type(), "f returned ", value.scalar_type(),
-            " for a state of type ", at.scalar_type());
-    return value.contiguous();
-  }
-
-  // The quantity that ranks iterates: the residual in units of its tolerance.
-  double merit(double absolute, double image) const {
-    const double threshold = tol.atol + tol.rtol * image;
-    const double unit = tol.atol + tol.rtol > 0 ? threshold : image;
-    const double value = ratio(absolute, unit);
-    return std::isfinite(value) ? value : kInfinity;
+    return deq::evaluate(problem, at);
   }
 
   void observe(torch::TensorList rows, Evaluate kind) {
@@ -81,7 +41,7 @@ struct Iteration::Impl {
       batch_g += sums[b * width];
       batch_f += sums[b * width + 1];
     }
-    const bool whole = tol.scope == NormScope::WholeBatch;
+    const bool whole = rules.tol.scope == NormScope::WholeBatch;
 
     TracePoint point;
     point.evaluations = report.evaluations;
@@ -90,16 +50,12 @@ struct Iteration::Impl {
     int64_t improved_count = 0;
     bool any_set_back = false;
     for (int64_t b = 0; b < batch; ++b) {
-      Sample& sample = samples[static_cast<size_t>(b)];
+      JudgedSample& sample = samples[static_cast<size_t>(b)];
       if (!sample.active()) continue;
       const double absolute = std::sqrt(whole ? batch_g : sums[b * width]);
       const double image = std::sqrt(whole ? batch_f : sums[b * width + 1]);
-      const double relative = ratio(absolute, image);
-      point.mean_absolute += absolute / static_cast<double>(active_count);
-      point.mean_relative += relative / static_cast<double>(active_count);
-      point.max_absolute = std::fmax(point.max_absolute, absolute);
-      point.max_relative = std::fmax(point.max_relative, relative);
-      if (judge(sample, absolute, image, relative, kind)) {
+      add_to(point, absolute, residual_ratio(absolute, image));
+      if (judge(sample, absolute, image, report.evaluations, rules, kind == Evaluate::Trial)) {
         improved[static_cast<size_t>(b)] = 1;
         ++improved_count;
       }
@@ -108,46 +64,9 @@ struct Iteration::Impl {
     keep_best(improved_count);
     if (any_set_back) set_back();
     active_count = std::count_if(samples.begin(), samples.end(),
-                                 [](const Sample& sample) { return sample.active(); });
+                                 [](const JudgedSample& sample) { return sample.active(); });
     report.trace.push_back(point);
     if (callback && !callback({z, f, report.trace.back()})) stop_all(Status::UserStopped);
-  }
-
-  /// Updates a sample's figures and its status; true when the iterate is its best so far.
-  bool judge(Sample& sample, double absolute, double image, double relative, Evaluate kind) const {
-    const bool first = sample.evaluations == 0;
-    const bool finite = std::isfinite(absolute) && std::isfinite(image);
-    sample.evaluations = report.evaluations;
-    sample.absolute = finite ? absolute : kInfinity;
-    sample.merit = finite ? merit(absolute, image) : kInfinity;
-    if (first) sample.first = sample.absolute;
-    sample.smallest = std::min(sample.smallest, sample.absolute);
-    // Where f vanishes no relative residual exists: there the absolute one ranks.
-    const bool better =
-        sample.merit < sample.best_merit ||
-        (sample.merit == sample.best_merit && sample.absolute < sample.best_absolute);
-    if (better) {
-      sample.best_merit = sample.merit;
-      sample.best_absolute = absolute;
-      sample.best_relative = relative;
-    }
-    if (sample.best_merit < kStagnationFactor * sample.stagnation_mark) {
-      sample.stagnation_mark = sample.best_merit;
-      sample.iterates_since_mark = 0;
-    } else {
-      ++sample.iterates_since_mark;
-    }
-    if (finite && absolute <= tol.atol + tol.rtol * image) {
-      sample.status = Status::Converged;
-    } else if (kind == Evaluate::Iterate && !finite) {
-      sample.status = Status::NonFinite;
-    } else if (kind == Evaluate::Iterate && absolute > guards.divergence_factor * sample.first) {
-      sample.status = Status::Diverged;
-    } else if (guards.stagnation_window > 0 &&
-               sample.iterates_since_mark >= guards.stagnation_window) {
-      sample.status = Status::Stagnated;
-    }
-    return better;
   }
 
   /// Frozen samples have z = best, so that z can be shared whenever no active sample got worse.
@@ -189,8 +108,7 @@ struct Iteration::Impl {
 Iteration::Iteration(const Problem& problem, const SolverOptions& options, const Callback& callback,
                      SlabPool& pool)
     : impl_(new Impl{.problem = problem,
-                     .tol = tolerance(options),
-                     .guards = guards(options),
+                     .rules = {tolerance(options), guards(options)},
                      .budget = max_evals(options),
                      .callback = callback,
                      .pool = pool,
@@ -234,7 +152,11 @@ double Iteration::squared_norm(int64_t sample) const {
 }
 
 double Iteration::dot(int64_t sample, int64_t row) const {
-  return impl_->dots.const_data_ptr<double>()[sample * impl_->dots.size(1) + 2 + row];
+  return dots(sample)[row];
+}
+
+const double* Iteration::dots(int64_t sample) const {
+  return impl_->dots.const_data_ptr<double>() + sample * impl_->dots.size(1) + 2;
 }
 
 int64_t Iteration::remaining() const {
@@ -278,16 +200,9 @@ Report& Iteration::report() {
 
 Solution Iteration::finish() {
   Impl& impl = *impl_;
-  impl.stop_all(Status::MaxEvaluations);
-  Report& report = impl.report;
-  report.status = Status::Converged;
-  for (const Sample& sample : impl.samples) {
-    report.samples.push_back(
-        {sample.status, sample.evaluations, sample.best_absolute, sample.best_relative});
-    report.status = std::max(report.status, sample.status);
-  }
+  conclude(impl.samples, impl.report);
   impl.pool.give_away(impl.best);
-  return {impl.best, std::move(report)};
+  return {impl.best, std::move(impl.report)};
 }
 
 }  // namespace deq

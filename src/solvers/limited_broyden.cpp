@@ -1,7 +1,8 @@
-#include <cmath>
+#include <algorithm>
 #include <deque>
 
 #include "kernels/history.h"
+#include "solvers/limited_pairs.h"
 #include "solvers/methods.h"
 
 // "Good" Broyden with the last m updates only (notation as in broyden.cpp):
@@ -17,119 +18,64 @@
 namespace deq {
 namespace {
 
-constexpr double kSmallestDenominator = 1e-10;  // of sᵀHy, in units of ‖s‖²
-
 class LimitedBroydenMethod final : public Method {
  public:
-  explicit LimitedBroydenMethod(const LimitedBroyden& options) : options_(options) {}
+  explicit LimitedBroydenMethod(const LimitedBroyden& options)
+      : options_(options), capacity_(std::min(options.memory, options.max_evals) + 1) {}
 
   void begin() override {
     steps_.clear();
     updates_.clear();
-    samples_.clear();
     previous_g_.reset();
   }
 
   void step(Iteration& it) override {
-    samples_.resize(static_cast<size_t>(it.batch()));
     if (previous_g_.defined()) {
-      remember_dots(it);
+      for (int64_t b = 0; b < it.batch(); ++b) remember_dots(pairs(b), steps(), it.dots(b));
       // Dropped before the new pair is made, so that the secant condition holds for what is left.
-      if (static_cast<int64_t>(updates_.size()) == options_.memory) drop_oldest();
+      if (static_cast<int64_t>(updates_.size()) == options_.memory) drop_oldest(it.batch());
       append_update(it);
     }
     take_step(it);
   }
 
  private:
-  struct Pair {
-    double s_g = 0;             // s·g for the current g
-    double s_previous = 0;      // s·g for the g before it
-    double s_s = 0;             // ‖s‖²
-    std::vector<double> s_u{};  // s·uᵢ for the pairs before this one
-    bool used = true;           // false: a breakdown; its u is zero
-  };
-  using Sample = std::deque<Pair>;  // one Pair a step kept; the newest lacks its u until g is known
+  int64_t steps() const { return static_cast<int64_t>(steps_.size()); }
 
-  /// c(v) for the pairs that have a u, given sⱼ·v.
-  template <class DotOf>
-  static std::vector<double> coefficients(const Sample& sample, size_t pairs, const DotOf& dot_of) {
-    std::vector<double> c(pairs, 0.0);
-    for (size_t j = 0; j < pairs; ++j) {
-      if (!sample[j].used) continue;
-      c[j] = dot_of(sample[j]);
-      for (size_t i = 0; i < j; ++i) c[j] += c[i] * sample[j].s_u[i];
-    }
-    return c;
-  }
-
-  /// The new g along every step.
-  void remember_dots(const Iteration& it) {
-    for (int64_t b = 0; b < it.batch(); ++b) {
-      auto& sample = samples_[static_cast<size_t>(b)];
-      for (size_t j = 0; j < sample.size(); ++j) sample[j].s_g = it.dot(b, static_cast<int64_t>(j));
-    }
+  LimitedPairs pairs(int64_t b) {
+    return LimitedPairs::in(numbers_.data() + b * LimitedPairs::numbers(capacity_), capacity_);
   }
 
   /// The u of the step just taken, from the g it led to.
   void append_update(Iteration& it) {
-    const size_t pairs = updates_.size();
-    const auto width = static_cast<int64_t>(pairs) + 3;
+    const int64_t width = steps() + 2;
     std::vector<torch::Tensor> rows{it.g(), previous_g_, steps_.back()};
     rows.insert(rows.end(), updates_.begin(), updates_.end());
     auto weights = torch::zeros({it.batch(), width}, torch::kDouble);
     for (int64_t b = 0; b < it.batch(); ++b) {
-      auto& sample = samples_[static_cast<size_t>(b)];
-      if (!it.active(b)) {
-        sample.back().used = false;
-        continue;
-      }
-      auto& newest = sample.back();
-      const auto c =
-          coefficients(sample, pairs, [](const Pair& p) { return p.s_g - p.s_previous; });
-      double minus_s_h_y = newest.s_g - newest.s_previous;  // sᵀ(−H y)
-      for (size_t i = 0; i < pairs; ++i) minus_s_h_y += c[i] * newest.s_u[i];
-      if (!(std::abs(minus_s_h_y) > kSmallestDenominator * newest.s_s)) {
-        newest.used = false;
-        ++it.report().skipped_updates;
-        continue;
-      }
-      const double scale = -1.0 / minus_s_h_y;
-      double* w = weights.data_ptr<double>() + b * width;
-      w[0] = scale;
-      w[1] = -scale;
-      w[2] = scale;
-      for (size_t i = 0; i < pairs; ++i) w[3 + i] = scale * c[i];
+      if (!it.active(b)) continue;
+      const bool usable = update_weights(pairs(b), steps(), weights.data_ptr<double>() + b * width);
+      it.report().skipped_updates += usable ? 0 : 1;
     }
     auto update = it.slab();
     kernels::combine(rows, weights, update);
     updates_.push_back(update);
   }
 
-  void drop_oldest() {
+  void drop_oldest(int64_t batch) {
+    for (int64_t b = 0; b < batch; ++b) deq::drop_oldest(pairs(b), steps());
     steps_.pop_front();
     updates_.pop_front();
-    for (auto& sample : samples_) {
-      sample.pop_front();
-      for (auto& pair : sample) {
-        if (!pair.s_u.empty()) pair.s_u.erase(pair.s_u.begin());
-      }
-    }
   }
 
   void take_step(Iteration& it) {
-    const size_t pairs = updates_.size();
-    const auto width = static_cast<int64_t>(pairs) + 1;
+    const int64_t count = steps(), width = count + 1;
     std::vector<torch::Tensor> rows{it.g()};
     rows.insert(rows.end(), updates_.begin(), updates_.end());
     auto weights = torch::zeros({it.batch(), width}, torch::kDouble);
+    numbers_.resize(static_cast<size_t>(it.batch() * LimitedPairs::numbers(capacity_)));
     for (int64_t b = 0; b < it.batch(); ++b) {
-      if (!it.active(b)) continue;
-      double* w = weights.data_ptr<double>() + b * width;
-      const auto& sample = samples_[static_cast<size_t>(b)];
-      const auto c = coefficients(sample, pairs, [](const Pair& p) { return p.s_g; });
-      w[0] = 1.0;
-      std::copy(c.begin(), c.end(), w + 1);
+      if (it.active(b)) step_weights(pairs(b), count, weights.data_ptr<double>() + b * width);
     }
     previous_g_ = it.g();
     auto step = it.slab();
@@ -138,10 +84,9 @@ class LimitedBroydenMethod final : public Method {
     dot_rows.insert(dot_rows.end(), updates_.begin(), updates_.end());
     const auto dots = kernels::combine_and_move(rows, weights, step, it.z(), next, dot_rows);
     for (int64_t b = 0; b < it.batch(); ++b) {
-      auto& sample = samples_[static_cast<size_t>(b)];
-      for (auto& pair : sample) pair.s_previous = pair.s_g;
+      turn_to_previous(pairs(b), count);
       const double* row = dots.const_data_ptr<double>() + b * (width + 1);
-      sample.push_back({.s_previous = row[1], .s_s = row[0], .s_u = {row + 2, row + 1 + width}});
+      add_step(pairs(b), count, row[1], row[0], row + 2);
     }
     steps_.push_back(step);
     rows.clear();
@@ -150,8 +95,9 @@ class LimitedBroydenMethod final : public Method {
   }
 
   LimitedBroyden options_;
+  int64_t capacity_;  // pairs
   std::deque<torch::Tensor> steps_, updates_;
-  std::vector<Sample> samples_;
+  std::vector<double> numbers_;  // the pairs of every sample
   torch::Tensor previous_g_;
 };
 

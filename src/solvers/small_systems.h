@@ -20,11 +20,6 @@ class SmallMatrix {
     return values_[static_cast<std::size_t>(i * size_ + j)];
   }
   int64_t size() const { return size_; }
-  /// Makes it another zero matrix, in the memory it has where that is enough.
-  void reset(int64_t size) {
-    size_ = size;
-    values_.assign(static_cast<std::size_t>(size * size), 0.0);
-  }
 
  private:
   int64_t size_;
@@ -48,17 +43,14 @@ class GrowingSymmetric {
     return values_[static_cast<std::size_t>(i < j ? index(j, i) : index(i, j))];
   }
   int64_t size() const { return size_; }
+  const double* data() const { return values_.data(); }  // the lower triangle, row by row
 
  private:
   static int64_t index(int64_t i, int64_t j) { return i * (i + 1) / 2 + j; }
   double& at(int64_t i, int64_t j) { return values_[static_cast<std::size_t>(index(i, j))]; }
 
   int64_t size_ = 0;
-  std::vector<double> values_;  // the lower triangle, row by row
+  std::vector<double> values_;
 };
-
-/// Solves A x = b for a symmetric positive definite A by Cholesky, with x in place of b and the
-/// factor in place of A. False when A is not positive definite to rounding; then both are spoilt.
-bool solve_positive_definite(SmallMatrix& a, std::vector<double>& b);
 
 }  // namespace deq

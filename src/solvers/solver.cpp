@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "deq/core/error.h"
+#include "solvers/device_solve.h"
 #include "solvers/methods.h"
 
 namespace deq {
@@ -42,10 +43,14 @@ class Solver::Workspaces {
 Solver::Solver(const SolverOptions& options)
     : Solver(
           [options] { return std::visit([](const auto& o) { return make_method(o); }, options); },
-          options) {}
+          options) {
+  own_method_ = false;
+}
 
 Solver::Solver(std::function<std::unique_ptr<Method>()> make_method, const SolverOptions& options)
-    : options_(options), workspaces_(std::make_shared<Workspaces>(std::move(make_method))) {
+    : options_(options),
+      own_method_(true),
+      workspaces_(std::make_shared<Workspaces>(std::move(make_method))) {
   validate(options_);
 }
 
@@ -58,7 +63,10 @@ Solution Solver::solve(const Problem& problem, const torch::Tensor& z0,
   const torch::NoGradGuard no_grad;
   auto workspace = workspaces_->take();
   workspace.pool.reset_like(z0);
+  const bool on_device =
+      z0.is_cuda() && !callback && !own_method_ && can_solve_on_device(options_, z0.device());
   auto solution = [&] {
+    if (on_device) return solve_on_device(problem, options_, workspace.pool, z0);
     Iteration iteration(problem, options_, callback, workspace.pool);
     workspace.method->begin();
     auto start = iteration.slab();

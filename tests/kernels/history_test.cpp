@@ -5,6 +5,7 @@
 
 #include <limits>
 
+#include "kernels/history_common.h"
 #include "support/seed.h"
 
 // The fused CPU kernels against plain torch. D is chosen around the kernels' tile of 2048 numbers
@@ -84,6 +85,22 @@ TEST_P(HistoryTest, ObserveMatchesReference) {
   expect_within(sums, expected, bound);
 }
 
+TEST_P(HistoryTest, ObserveGivesTheNewestRowsDotsToo) {
+  if (GetParam().rows == 0) return;
+  const auto f = draw(), z = draw();
+  const auto rows = draw_rows(GetParam().rows);
+  auto g = at::empty_like(z);
+  const auto sums = cpu::observe(f, z, g, rows, rows.back());
+  auto again = at::empty_like(z);
+  EXPECT_TRUE(sums.narrow(1, 0, GetParam().rows + 2).equal(cpu::observe(f, z, again, rows)));
+  EXPECT_TRUE(
+      sums.narrow(1, GetParam().rows + 2, GetParam().rows).equal(cpu::dots(rows.back(), rows)));
+  expect_within(reference::observe(f, z, again, rows, rows.back()), sums,
+                at::cat({dot_bound(g, {g}), dot_bound(f, {f}), dot_bound(g, rows),
+                         dot_bound(rows.back(), rows)},
+                        1));
+}
+
 TEST_P(HistoryTest, CombineMatchesReference) {
   const auto& s = GetParam();
   const auto rows = draw_rows(s.rows);
@@ -107,6 +124,31 @@ TEST_P(HistoryTest, CombineMatchesReference) {
   EXPECT_TRUE(moved.equal(base + out));
   expect_within(dots, reference::dots(out, dot_rows), dot_bound(out, dot_rows));
   EXPECT_EQ(expected_dots.sizes(), dots.sizes());
+}
+
+TEST_P(HistoryTest, AdvanceMovesActiveSamplesAndKeepsTheBest) {
+  const auto& s = GetParam();
+  const auto rows = draw_rows(s.rows);
+  const auto c = at::randn({s.batch, s.rows}, generator_, at::TensorOptions(at::kDouble));
+  const auto z = draw(), start = draw();
+  auto sum = at::empty_like(z);
+  cpu::combine(rows, c, sum, std::nullopt, std::nullopt, {});
+  for (const int64_t mark : {0, 1, 2, 3}) {
+    // The first sample has this mark, all others its complement.
+    auto marks = at::full({s.batch}, 3 - mark, at::kByte);
+    marks[0] = mark;
+    auto best = start.clone(), step = at::empty_like(z), next = at::empty_like(z);
+    cpu::advance(rows, c, z, best, marks, std::nullopt, next);
+    auto moved = at::empty_like(z), same_best = start.clone();
+    reference::advance(rows, c, z, same_best, marks, step, moved);
+    EXPECT_TRUE(best.equal(same_best));
+    for (int64_t b = 0; b < s.batch; ++b) {
+      const auto own = marks[b].item<int64_t>();
+      EXPECT_TRUE(best[b].equal((own & kImproved) != 0 ? z[b] : start[b]));
+      EXPECT_TRUE(next[b].equal((own & kActive) != 0 ? sum[b] : best[b]));
+      EXPECT_TRUE(moved[b].equal((own & kActive) != 0 ? z[b] + step[b] : best[b]));
+    }
+  }
 }
 
 TEST_P(HistoryTest, ZeroCoefficientsSkipNonFiniteRows) {

@@ -1,9 +1,8 @@
 #include <gtest/gtest.h>
 
-#include <limits>
-
 #include "deq/solvers/solver.h"
 #include "support/maps.h"
+#include "support/mixed_map.h"
 #include "support/seed.h"
 #include "support/solver_cases.h"
 
@@ -16,30 +15,10 @@ using test::f64;
 
 constexpr int64_t kDim = 5;
 
-/// f(z) = p/(1 + z²) + q z + r elementwise, per sample. Each operation is correctly rounded, so f
-/// of a row has the same bits wherever the row is.
-struct RationalMap {
-  torch::Tensor p, q, r;  // [B, D]
+constexpr int64_t kBatch = test::kMixedBatch;
 
-  torch::Tensor operator()(const torch::Tensor& z) const { return p / (1 + z * z) + q * z + r; }
-  RationalMap rows(int64_t first, int64_t count) const {
-    return {p.narrow(0, first, count), q.narrow(0, first, count), r.narrow(0, first, count)};
-  }
-};
-
-constexpr int64_t kBatch = 7;
-
-/// An ordinary sample, and neighbours that stop at once, soon, late, by overflow or by NaN.
-RationalMap mixed_map(at::Generator generator) {
-  const auto draw = [&] { return torch::rand({kBatch, kDim}, generator, f64()); };
-  RationalMap map{draw(), 0.4 * draw(), draw()};
-  map.p[1].zero_(), map.q[1].zero_();      // constant: the second evaluation is exact
-  map.p[2].zero_(), map.q[2].fill_(0.97);  // slow
-  map.p[3].zero_(), map.q[3].fill_(3.0);   // Picard runs away
-  map.r[4].fill_(std::numeric_limits<double>::quiet_NaN());
-  map.p[5].fill_(-3.0), map.q[5].copy_(-0.9 * draw()[0]);  // zig-zag
-  map.p[6].zero_(), map.q[6].fill_(1e150);                 // overflows in a step or two
-  return map;
+test::RationalMap mixed_map(at::Generator generator) {
+  return test::mixed_map(kDim, std::move(generator));
 }
 
 std::vector<SolverOptions> solvers() {
@@ -90,8 +69,8 @@ TEST_P(Batch, ASampleAloneGivesTheSameBits) {
 TEST_P(Batch, OrderDoesNotMatter) {
   const auto map = mixed_map(generator_);
   const auto order = torch::tensor({6, 3, 0, 5, 1, 4, 2});
-  const RationalMap permuted{map.p.index_select(0, order), map.q.index_select(0, order),
-                             map.r.index_select(0, order)};
+  const test::RationalMap permuted{map.p.index_select(0, order), map.q.index_select(0, order),
+                                   map.r.index_select(0, order)};
   const auto start = torch::zeros({kBatch, kDim}, f64());
   const auto first = solve(map, start), second = solve(permuted, start);
   EXPECT_TRUE(second.z.equal(first.z.index_select(0, order)));

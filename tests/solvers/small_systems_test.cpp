@@ -1,10 +1,9 @@
-#include "solvers/small_systems.h"
-
 #include <gtest/gtest.h>
 
 #include <limits>
 
 #include "solvers/arnoldi.h"
+#include "solvers/cholesky.h"
 #include "support/maps.h"
 #include "support/seed.h"
 
@@ -13,12 +12,8 @@ namespace {
 
 using test::f64;
 
-SmallMatrix small(const torch::Tensor& m) {
-  SmallMatrix result(m.size(0));
-  for (int64_t i = 0; i < m.size(0); ++i) {
-    for (int64_t j = 0; j < m.size(0); ++j) result(i, j) = m[i][j].item<double>();
-  }
-  return result;
+std::vector<double> numbers(const torch::Tensor& tensor) {
+  return {tensor.data_ptr<double>(), tensor.data_ptr<double>() + tensor.numel()};
 }
 
 class SmallSystems : public test::Seeded {};
@@ -29,9 +24,8 @@ TEST_F(SmallSystems, CholeskySolvesPositiveDefiniteSystems) {
     const auto m = root.mm(root.t());
     const auto expected = torch::randn({n}, generator_, f64());
     const auto rhs = torch::mv(m, expected);
-    auto a = small(m);
-    std::vector<double> x(rhs.data_ptr<double>(), rhs.data_ptr<double>() + n);
-    ASSERT_TRUE(solve_positive_definite(a, x)) << n;
+    auto a = numbers(m), x = numbers(rhs);
+    ASSERT_TRUE(solve_positive_definite(a.data(), x.data(), n)) << n;
     const auto cond = torch::linalg_cond(m).item<double>();
     EXPECT_LT(test::relative_difference(torch::tensor(x, f64()), expected), 1e-15 * 10 * cond) << n;
   }
@@ -39,9 +33,9 @@ TEST_F(SmallSystems, CholeskySolvesPositiveDefiniteSystems) {
 
 TEST_F(SmallSystems, CholeskyRefusesWhatIsNotPositiveDefinite) {
   const auto refuses = [](const torch::Tensor& m) {
-    auto a = small(m);
+    auto a = numbers(m);
     std::vector<double> b(static_cast<size_t>(m.size(0)), 1.0);
-    return !solve_positive_definite(a, b);
+    return !solve_positive_definite(a.data(), b.data(), m.size(0));
   };
   EXPECT_TRUE(refuses(torch::zeros({2, 2}, f64())));
   EXPECT_TRUE(refuses(torch::ones({3, 3}, f64())));  // rank 1

@@ -56,8 +56,9 @@ class Iteration {
   double best_residual(int64_t sample) const;
   /// This sample's own ‖g‖².
   double squared_norm(int64_t sample) const;
-  /// g·rows[i] of the last move_to.
+  /// g·rows[i] of the last move_to, and all of them.
   double dot(int64_t sample, int64_t row) const;
+  const double* dots(int64_t sample) const;
 
   /// Something left to do: a sample is active and the budget is not spent.
   bool running() const;

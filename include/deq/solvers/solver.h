@@ -49,7 +49,9 @@ class Solver {
   /// A method of your own, run by the same driver. `options` gives tolerance, budget and guards.
   Solver(std::function<std::unique_ptr<Method>()> make_method, const SolverOptions& options);
 
-  /// Solves from z0 [B, D], float32 or float64, on any device. Records no autograd graph.
+  /// Solves from z0 [B, D], float32 or float64, on any device. Records no autograd graph. On a GPU,
+  /// and without a callback, Picard, Anderson and Broyden decide everything on the device; f is
+  /// then enqueued without a wait for its value.
   Solution solve(const Problem& problem, const torch::Tensor& z0,
                  const Callback& callback = {}) const;
 
@@ -58,6 +60,7 @@ class Solver {
  private:
   class Workspaces;
   SolverOptions options_;
+  bool own_method_;  // the options name no method
   std::shared_ptr<Workspaces> workspaces_;
 };
 

@@ -1,0 +1,119 @@
+#include "solvers/device_iteration.h"
+
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "kernels/history.h"
+#include "solvers/evaluate.h"
+
+namespace deq {
+namespace {
+
+/// The points of a trace from the residuals [evaluations, B, 2] of the samples active at each.
+std::vector<TracePoint> trace_of(const std::vector<JudgedSample>& samples,
+                                 const torch::Tensor& residuals) {
+  std::vector<TracePoint> trace(static_cast<size_t>(residuals.size(0)));
+  const auto residual = residuals.accessor<double, 3>();
+  for (size_t e = 0; e < trace.size(); ++e) {
+    auto& point = trace[e];
+    point.evaluations = static_cast<int64_t>(e) + 1;
+    const auto was_active = [&point](const JudgedSample& sample) {
+      return sample.evaluations >= point.evaluations;
+    };
+    point.active = std::count_if(samples.begin(), samples.end(), was_active);
+    for (size_t b = 0; b < samples.size(); ++b) {
+      if (!was_active(samples[b])) continue;
+      const auto own = residual[static_cast<int64_t>(e)][static_cast<int64_t>(b)];
+      add_to(point, own[0], own[1]);
+    }
+  }
+  return trace;
+}
+
+}  // namespace
+
+ActiveCount::ActiveCount(const torch::Device& device)
+    : device_(device),
+      memory_(at::zeros({1}, at::TensorOptions(at::kInt).pinned_memory(device.is_cuda()))) {
+  if (device.is_cuda()) written_.emplace(device.type());
+}
+
+ActiveCount::~ActiveCount() {
+  try {
+    if (written_) written_->synchronize();
+  } catch (const c10::Error&) {  // the device has failed: nothing writes any more
+  }
+}
+
+void ActiveCount::mark() {
+  if (written_) written_->record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
+}
+
+int ActiveCount::wait() const {
+  if (written_) written_->synchronize();
+  return *memory_.const_data_ptr<int>();
+}
+
+DeviceIteration::DeviceIteration(const Problem& problem, const SolverOptions& options,
+                                 SlabPool& pool, const torch::Tensor& z0)
+    : problem_(problem),
+      rules_{tolerance(options), guards(options)},
+      budget_(max_evals(options)),
+      pool_(pool),
+      z_(pool.take()),
+      best_(pool.take()),
+      active_(z0.device()) {
+  z_.copy_(z0);
+  samples_ = zeros_of<JudgedSample>();
+  marks_ = zero_bytes(batch());
+  residuals_ = numbers({budget_, batch(), 2});
+  move_to({z_});
+}
+
+torch::Tensor DeviceIteration::numbers(at::IntArrayRef shape) const {
+  return torch::empty(shape, z_.options().dtype(torch::kDouble));
+}
+
+torch::Tensor DeviceIteration::zero_bytes(int64_t count) const {
+  return torch::zeros({count}, z_.options().dtype(torch::kByte));
+}
+
+bool DeviceIteration::stopped() const {
+  const bool can_converge = rules_.tol.atol > 0 || rules_.tol.rtol > 0;
+  return can_converge && active_.wait() == 0;
+}
+
+torch::Tensor DeviceIteration::next(torch::TensorList rows, const torch::Tensor& coefficients,
+                                    const std::optional<torch::Tensor>& step) {
+  auto result = pool_.take();
+  kernels::enqueue::advance(rows, coefficients, z_, best_, marks_, step, result);
+  return result;
+}
+
+void DeviceIteration::move_to(const Move& move) {
+  const auto marks = evaluations_ == 0 ? std::nullopt : std::optional(marks_);
+  ++evaluations_;
+  z_ = move.z;
+  f_ = evaluate(problem_, z_);
+  g_ = pool_.take();
+  sums_ = kernels::enqueue::observe(f_, z_, g_, move.rows, move.newest, marks);
+  decisions::judge(sums_, samples_, marks_, residuals_, active_.memory(), evaluations_, rules_);
+  active_.mark();
+}
+
+Solution DeviceIteration::finish(Report report) {
+  kernels::enqueue::advance({}, numbers({batch(), 0}), z_, best_, marks_, std::nullopt,
+                            std::nullopt);
+  auto samples = array_on_host<JudgedSample>(samples_);
+  for (const auto& sample : samples) {
+    report.evaluations = std::max(report.evaluations, sample.evaluations);
+  }
+  report.trace = trace_of(samples, residuals_.narrow(0, 0, report.evaluations).cpu());
+  conclude(samples, report);
+  pool_.give_away(best_);
+  return {best_, std::move(report)};
+}
+
+}  // namespace deq

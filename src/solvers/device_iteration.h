@@ -1,0 +1,105 @@
+#pragma once
+
+#include <c10/core/Event.h>
+#include <torch/types.h>
+
+#include <optional>
+#include <vector>
+
+#include "deq/solvers/method.h"
+#include "solvers/decisions.h"
+
+namespace deq {
+
+/// The number of active samples, written by the device and read by the host: the one thing a solve
+/// on a device tells the host before it ends.
+class ActiveCount {
+ public:
+  explicit ActiveCount(const torch::Device& device);
+  ~ActiveCount();  // waits: the device must not write into memory that is someone else's by then
+  ActiveCount(const ActiveCount&) = delete;
+  ActiveCount& operator=(const ActiveCount&) = delete;
+
+  at::Tensor& memory() { return memory_; }
+  /// The work enqueued so far leaves the count that `wait` gives.
+  void mark();
+  int wait() const;
+
+ private:
+  torch::Device device_;
+  at::Tensor memory_;  // one int32, pinned
+  std::optional<c10::Event> written_;
+};
+
+/// An array of structs that a device tensor holds as bytes.
+template <class Struct>
+std::vector<Struct> array_on_host(const torch::Tensor& bytes) {
+  const auto host = bytes.cpu();
+  const auto* data = reinterpret_cast<const Struct*>(host.template const_data_ptr<uint8_t>());
+  return {data, data + host.numel() / static_cast<int64_t>(sizeof(Struct))};
+}
+
+/// Where a method goes next, and the slabs whose dots with the new g it wants. With `newest`, one
+/// of these rows, it wants its dots with all of them too.
+struct Move {
+  torch::Tensor z;
+  std::vector<torch::Tensor> rows{};
+  std::optional<torch::Tensor> newest{};
+};
+
+/// One solve in progress whose decisions are all made where the slabs are; the counterpart of
+/// Iteration. The host only enqueues: nothing that a method sees here has a value yet. Whatever is
+/// enqueued after all samples have stopped changes nothing.
+class DeviceIteration {
+ public:
+  DeviceIteration(const Problem& problem, const SolverOptions& options, SlabPool& pool,
+                  const torch::Tensor& z0);
+
+  int64_t batch() const { return z_.size(0); }
+  int64_t budget() const { return budget_; }
+  const torch::Tensor& z() const { return z_; }
+  const torch::Tensor& f() const { return f_; }
+  const torch::Tensor& g() const { return g_; }
+  const torch::Tensor& sums() const { return sums_; }  ///< of the last observation
+  const torch::Tensor& samples() const { return samples_; }
+  const torch::Tensor& marks() const { return marks_; }
+
+  bool budget_left() const { return evaluations_ < budget_; }
+  /// Whether every sample has stopped. The host waits for the last judgement, so it asks when the
+  /// next iterate has been enqueued already and the device works on; where no tolerance can be met
+  /// it does not ask at all.
+  bool stopped() const;
+
+  /// The next iterate: rows combined by each sample's coefficients, or with `step` z plus this
+  /// combination, which `step` then holds. Samples that have stopped stay at their best.
+  torch::Tensor next(torch::TensorList rows, const torch::Tensor& coefficients,
+                     const std::optional<torch::Tensor>& step = std::nullopt);
+
+  /// Evaluates f there and judges every sample.
+  void move_to(const Move& move);
+
+  torch::Tensor slab() { return pool_.take(); }
+  /// An uninitialised tensor of float64, and one of zero bytes for an array of Struct.
+  torch::Tensor numbers(at::IntArrayRef shape) const;
+  template <class Struct>
+  torch::Tensor zeros_of() const {
+    return zero_bytes(batch() * static_cast<int64_t>(sizeof(Struct)));
+  }
+
+  /// Waits for the device.
+  Solution finish(Report report);
+
+ private:
+  torch::Tensor zero_bytes(int64_t count) const;
+
+  const Problem& problem_;
+  JudgingRules rules_;
+  int64_t budget_;
+  SlabPool& pool_;
+  torch::Tensor z_, f_, g_, best_;
+  torch::Tensor sums_, samples_, marks_, residuals_;
+  ActiveCount active_;
+  int64_t evaluations_ = 0;
+};
+
+}  // namespace deq

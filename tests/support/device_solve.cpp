@@ -1,0 +1,95 @@
+#include "support/device_solve.h"
+
+#include <gtest/gtest.h>
+
+#include "solvers/device_solve.h"
+
+namespace deq::test {
+namespace {
+
+/// Equal, where NaN equals itself.
+bool same(double a, double b) {
+  return a == b || (a != a && b != b);
+}
+
+void expect_same_samples(const Report& device, const Report& host) {
+  ASSERT_EQ(device.samples.size(), host.samples.size());
+  for (size_t b = 0; b < host.samples.size(); ++b) {
+    const auto &own = device.samples[b], &expected = host.samples[b];
+    EXPECT_EQ(own.status, expected.status)
+        << "sample " << b << ": " << name(own.status) << ", not " << name(expected.status);
+    EXPECT_EQ(own.evaluations, expected.evaluations) << "sample " << b;
+    EXPECT_TRUE(same(own.absolute, expected.absolute))
+        << "sample " << b << ": " << own.absolute << ", not " << expected.absolute;
+    EXPECT_TRUE(same(own.relative, expected.relative)) << "sample " << b;
+  }
+}
+
+void expect_same_traces(const Report& device, const Report& host) {
+  ASSERT_EQ(device.trace.size(), host.trace.size());
+  for (size_t i = 0; i < host.trace.size(); ++i) {
+    const auto &own = device.trace[i], &expected = host.trace[i];
+    EXPECT_EQ(own.evaluations, expected.evaluations) << "point " << i;
+    EXPECT_EQ(own.active, expected.active) << "point " << i;
+    EXPECT_TRUE(same(own.mean_absolute, expected.mean_absolute)) << "point " << i;
+    EXPECT_TRUE(same(own.max_absolute, expected.max_absolute)) << "point " << i;
+    EXPECT_TRUE(same(own.mean_relative, expected.mean_relative)) << "point " << i;
+    EXPECT_TRUE(same(own.max_relative, expected.max_relative)) << "point " << i;
+  }
+}
+
+}  // namespace
+
+std::vector<SolverOptions> device_solvers(const Tolerance& tol, int64_t max_evals,
+                                          const Guards& guards) {
+  const auto anderson = [&](int64_t memory, double beta, double ridge, RidgeScale scale,
+                            double restart_factor) {
+    return Anderson{.memory = memory,
+                    .beta = beta,
+                    .ridge = ridge,
+                    .ridge_scale = scale,
+                    .restart_factor = restart_factor,
+                    .tol = tol,
+                    .max_evals = max_evals,
+                    .guards = guards};
+  };
+  std::vector<SolverOptions> result{
+      Picard{.tol = tol, .max_evals = max_evals, .guards = guards},
+      Picard{.damping = 0.6, .tol = tol, .max_evals = max_evals, .guards = guards},
+      anderson(6, 1.0, 1e-8, RidgeScale::Relative, 100.0),
+      anderson(1, 0.7, 1e-8, RidgeScale::Relative, 100.0),
+      anderson(3, 0.5, 1e-4, RidgeScale::Absolute, 1.5),
+      anderson(16, 1.0, 0.0, RidgeScale::Relative, 100.0)};
+  for (const int64_t memory : {60, 4, 1}) {
+    result.push_back(
+        Broyden{.memory = memory, .tol = tol, .max_evals = max_evals, .guards = guards});
+  }
+  for (const int64_t memory : {8, 2, 1}) {
+    result.push_back(
+        LimitedBroyden{.memory = memory, .tol = tol, .max_evals = max_evals, .guards = guards});
+  }
+  return result;
+}
+
+Solution expect_same_solve(const SolverOptions& options, const Map& f, const torch::Tensor& start) {
+  const torch::NoGradGuard no_grad;
+  EXPECT_TRUE(can_solve_on_device(options, start.device()));
+  // A callback is called by the host.
+  const auto host = Solver(options).solve({.f = f}, start, [](const Progress&) { return true; });
+  SlabPool pool;
+  pool.reset_like(start);
+  auto device = solve_on_device({.f = f}, options, pool, start);
+  EXPECT_EQ(device.z.device(), start.device());
+  EXPECT_TRUE(device.z.equal(host.z))
+      << "largest difference " << (device.z - host.z).abs().max().item<double>();
+  EXPECT_EQ(device.report.status, host.report.status);
+  EXPECT_EQ(device.report.evaluations, host.report.evaluations);
+  EXPECT_EQ(device.report.restarts, host.report.restarts);
+  EXPECT_EQ(device.report.ridge_raises, host.report.ridge_raises);
+  EXPECT_EQ(device.report.skipped_updates, host.report.skipped_updates);
+  expect_same_samples(device.report, host.report);
+  expect_same_traces(device.report, host.report);
+  return device;
+}
+
+}  // namespace deq::test
