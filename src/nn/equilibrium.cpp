@@ -2,30 +2,31 @@
 
 #include <mutex>
 #include <optional>
-#include <type_traits>
 
 #include "deq/core/error.h"
+#include "nn/recorded_adjoint.h"
+#include "nn/step_recordings.h"
 
 namespace deq {
 
-/// One pass's f, on the slab, with the context of that pass.
+/// One pass's f, on the slab. Its context is attached: gradients reach the inputs and prepare()'s
+/// parameters.
 struct Equilibrated::Tape {
-  Tape(std::shared_ptr<Cell> f_cell, StateLayout f_layout, Context f_context)
-      : cell(std::move(f_cell)), layout(std::move(f_layout)), context(std::move(f_context)) {}
+  explicit Tape(BoundStep step) : f(std::move(step)) {}
 
-  std::shared_ptr<Cell> cell;
-  StateLayout layout;
-  Context context;       // attached: gradients reach the inputs and prepare()'s parameters
-  torch::Tensor z_star;  // a detached slab
-  std::once_flag linearized;
-  Linearization at;
-
-  torch::Tensor f(const torch::Tensor& slab) const {
-    return layout.pack(cell->step(layout.unpack(slab), context));
-  }
+  BoundStep f;
+  torch::Tensor z_star;                      // a detached slab
+  std::shared_ptr<RecordedStep> recorded{};  // where f's graph at z* is replayed
+  std::once_flag linearized{};
+  Linearization at{};
 
   const Linearization& linearize() {
     std::call_once(linearized, [this] {
+      if (recorded) {
+        recorded->linearise(z_star);
+        at = recorded_linearization(f, z_star, recorded);
+        return;
+      }
       const torch::AutoGradMode grad(true);
       at.z = z_star.detach().requires_grad_();
       at.f = f(at.z);
@@ -67,7 +68,9 @@ EquilibriumPlan::EquilibriumPlan(const EquilibriumOptions& options)
       rule_((validate(options_.gradient), make_rule(options_.gradient))) {}
 
 EquilibriumImpl::EquilibriumImpl(std::shared_ptr<Cell> cell, const EquilibriumOptions& options)
-    : cell_(register_module("cell", std::move(cell))), plan_(options) {}
+    : cell_(register_module("cell", std::move(cell))),
+      plan_(options),
+      recordings_(std::make_shared<StepRecordings>()) {}
 
 Equilibrated EquilibriumImpl::forward(const Inputs& inputs, const State& z0,
                                       const EquilibriumPlan& plan) {
@@ -89,7 +92,8 @@ Equilibrated EquilibriumImpl::forward(const Inputs& inputs, const Solver& solver
 Equilibrated EquilibriumImpl::prepare(const Inputs& inputs, const StateLayout& layout) {
   Equilibrated result;
   result.adjoint_ = std::make_shared<Report>();
-  result.tape_ = std::make_shared<Equilibrated::Tape>(cell_, layout, cell_->prepare(inputs));
+  result.tape_ = std::make_shared<Equilibrated::Tape>(
+      BoundStep{.cell = cell_, .layout = layout, .context = cell_->prepare(inputs)});
   return result;
 }
 
@@ -99,20 +103,27 @@ Equilibrated EquilibriumImpl::solve(const EquilibriumPlan& plan, const Inputs& i
   const auto layout = StateLayout::of(z0);
   auto result = prepare(inputs, layout);
   auto& tape = *result.tape_;
-  const auto constant = detached(tape.context);
-  const Problem problem{.f = [&](const torch::Tensor& slab) {
-    return layout.pack(cell_->step(layout.unpack(slab), constant));
-  }};
-  auto solution = solver.solve(problem, layout.pack(z0), callback);
+  const auto start = layout.pack(z0);
+  const bool implicit = torch::GradMode::is_enabled() && plan.rule_;
+  auto recorded = recordings_->lend(tape.f, start, /*with_gradients=*/implicit);
+  Problem problem;
+  if (recorded) {
+    problem.f = [&](const torch::Tensor& slab) { return recorded->f(slab); };
+  } else {
+    problem.f = BoundStep{.cell = cell_, .layout = layout, .context = detached(tape.f.context)};
+  }
+  auto solution = solver.solve(problem, start, callback);
   result.report = std::move(solution.report);
   tape.z_star = solution.z;
   auto z = solution.z;
-  if (torch::GradMode::is_enabled()) {
-    if (plan.rule_) {
-      z = attach_adjoint(z, tape.linearize(), plan.rule_, result.adjoint_);
-    } else if (const auto* phantom = std::get_if<Phantom>(&plan.options_.gradient)) {
-      for (int64_t k = 0; k < phantom->steps; ++k) z = torch::lerp(z, tape.f(z), phantom->tau);
-    }
+  if (implicit && recorded) {
+    tape.recorded = recorded;
+    z = attach_recorded_adjoint(tape.f, tape.linearize(), recorded, plan.rule_, result.adjoint_);
+  } else if (implicit) {
+    z = attach_adjoint(z, tape.linearize(), plan.rule_, result.adjoint_);
+  } else if (const auto* phantom = std::get_if<Phantom>(&plan.options_.gradient);
+             phantom != nullptr && torch::GradMode::is_enabled()) {
+    for (int64_t k = 0; k < phantom->steps; ++k) z = torch::lerp(z, tape.f(z), phantom->tau);
   }
   result.state = layout.unpack(z);
   return result;

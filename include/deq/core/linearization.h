@@ -2,13 +2,29 @@
 
 #include <torch/types.h>
 
+#include <memory>
+
 namespace deq {
+
+/// Products with J that do not come from f's graph, e.g. because they are replayed.
+class JacobianProducts {
+ public:
+  JacobianProducts() = default;
+  JacobianProducts(const JacobianProducts&) = delete;
+  JacobianProducts& operator=(const JacobianProducts&) = delete;
+  virtual ~JacobianProducts() = default;
+
+  /// As Linearization::vjp.
+  virtual torch::Tensor vjp(const torch::Tensor& u, bool differentiable) = 0;
+};
 
 /// f and its Jacobian J = ∂f/∂z at one point, as a graph: products with J, no J itself.
 /// Samples are taken to be independent: J is block-diagonal over the batch, one [D, D] block each.
 struct Linearization {
   torch::Tensor z;  ///< [B, D], a leaf that requires grad, detached from whatever produced it
-  torch::Tensor f;  ///< [B, D], f(z) with its graph down to z, the parameters and the inputs
+  torch::Tensor f;  ///< [B, D], f(z) with its graph down to z, the parameters and the inputs;
+                    ///< undefined where there are `products`
+  std::shared_ptr<JacobianProducts> products{};
 
   int64_t batch() const { return z.size(0); }
   int64_t dim() const { return z.size(1); }

@@ -21,6 +21,8 @@ struct EquilibriumOptions {
   GradientOptions gradient = Implicit{};
 };
 
+class StepRecordings;
+
 /// Options made ready for use. Keeps its solver's workspaces, so one that is used again is cheaper
 /// than a new one. May serve several layers and threads.
 class EquilibriumPlan {
@@ -102,6 +104,7 @@ class EquilibriumImpl : public torch::nn::Module {
 
   std::shared_ptr<Cell> cell_;
   EquilibriumPlan plan_;
+  std::shared_ptr<StepRecordings> recordings_;  // a clone of the layer shares them
 };
 TORCH_MODULE(Equilibrium);
 

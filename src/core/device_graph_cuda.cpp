@@ -1,0 +1,85 @@
+#include <ATen/cuda/CUDAEvent.h>
+#include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include <type_traits>
+
+#include "core/device_graph.h"
+
+namespace deq {
+namespace {
+
+// What libraries do on their first calls (choose algorithms, take workspaces) must not be recorded.
+constexpr int kWarmUps = 2;
+
+class CudaGraph final : public DeviceGraph {
+ public:
+  void record(const std::function<void()>& work, c10::MempoolId_t pool) {
+    // Threads that load data may go on allocating: only this one is watched.
+    graph_.capture_begin(pool, cudaStreamCaptureModeThreadLocal);
+    try {
+      work();
+    } catch (...) {
+      end_quietly();
+      throw;
+    }
+    graph_.capture_end();
+  }
+
+  void replay() override { graph_.replay(); }
+
+ private:
+  /// The work has failed, and its own exception says why.
+  void end_quietly() noexcept {
+    try {
+      graph_.capture_end();
+    } catch (...) {
+    }
+  }
+
+  at::cuda::CUDAGraph graph_;
+};
+
+void let_wait(const c10::cuda::CUDAStream& waiting, const c10::cuda::CUDAStream& first) {
+  at::cuda::CUDAEvent event;
+  event.record(first);
+  event.block(waiting);
+}
+
+class CudaRecorder final : public GraphRecorder {
+ public:
+  explicit CudaRecorder(const torch::Device& device)
+      : stream_(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device.index())),
+        pool_(at::cuda::graph_pool_handle()) {}
+
+  std::unique_ptr<DeviceGraph> record(const std::function<void()>& work) override {
+    const auto caller = c10::cuda::getCurrentCUDAStream(stream_.device_index());
+    let_wait(stream_, caller);
+    auto graph = std::make_unique<CudaGraph>();
+    {
+      // Always the same stream: backward runs where forward ran.
+      const c10::cuda::CUDAStreamGuard on_own_stream(stream_);
+      for (int i = 0; i < kWarmUps; ++i) work();
+      stream_.synchronize();
+      graph->record(work, pool_);
+    }
+    let_wait(caller, stream_);
+    return graph;
+  }
+
+ private:
+  c10::cuda::CUDAStream stream_;
+  c10::MempoolId_t pool_;
+};
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) void deq_make_graph_recorder(
+    const torch::Device& device, std::unique_ptr<GraphRecorder>& made) {
+  made = std::make_unique<CudaRecorder>(device);
+}
+
+static_assert(std::is_same_v<decltype(deq_make_graph_recorder), MakeCudaGraphRecorder>);
+
+}  // namespace deq

@@ -1,0 +1,208 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/device_graph.h"
+#include "deq/jacobian/frobenius.h"
+#include "deq/nn/equilibrium.h"
+#include "support/cells.h"
+#include "support/seed.h"
+
+// The layer with its step replayed on memory of its own, against the layer evaluated step by step.
+// Here a "graph" repeats its work on the host, so that everything but the device's own recording is
+// tested on every machine; tests/cuda repeats it on a GPU.
+
+namespace deq {
+namespace {
+
+constexpr int64_t kBatch = 3, kDim = 5;
+
+int recorded_graphs = 0;
+
+class RepeatedWork final : public DeviceGraph {
+ public:
+  explicit RepeatedWork(std::function<void()> work) : work_(std::move(work)) {}
+  void replay() override { work_(); }
+
+ private:
+  std::function<void()> work_;
+};
+
+class RepeatingRecorder final : public GraphRecorder {
+ public:
+  std::unique_ptr<DeviceGraph> record(const std::function<void()>& work) override {
+    work();
+    ++recorded_graphs;
+    return std::make_unique<RepeatedWork>(work);
+  }
+};
+
+class RefusingRecorder final : public GraphRecorder {
+ public:
+  std::unique_ptr<DeviceGraph> record(const std::function<void()>&) override {
+    throw std::runtime_error("this work waits for the device");
+  }
+};
+
+struct Outcome {
+  torch::Tensor z;
+  std::vector<torch::Tensor> gradients;  // w, u, x
+};
+
+class RecordedStepTest : public test::Seeded {
+ protected:
+  RecordedStepTest()
+      : problem_(test::cell_problem(kBatch, kDim, 0.8, generator_)),
+        weights_(torch::randn({kBatch, kDim}, generator_, test::f64())) {
+    recorded_graphs = 0;
+    replace_graph_recorders([](const torch::Device&) -> std::unique_ptr<GraphRecorder> {
+      return std::make_unique<RepeatingRecorder>();
+    });
+  }
+  ~RecordedStepTest() override { replace_graph_recorders(nullptr); }
+
+  static SolverOptions tight() { return Broyden{.tol = {.rtol = 1e-13}, .max_evals = 100}; }
+
+  Equilibrium layer(const GradientOptions& gradient = Implicit{tight()}) const {
+    return Equilibrium(problem_.cell, EquilibriumOptions{.forward = tight(), .gradient = gradient});
+  }
+
+  /// z*, and the gradients of a loss with a penalty of so many probes.
+  Outcome pass(Equilibrium& layer, const torch::Tensor& x, int64_t probes) const {
+    const auto leaf = x.detach().clone().requires_grad_();
+    const auto eq = layer->forward(leaf);
+    auto loss = (weights_.narrow(0, 0, x.size(0)) * eq.z()).sum();
+    if (probes > 0) {
+      const Hutchinson how{.probes = probes};
+      loss = loss + 3.0 * jacobian_penalty(eq.linearization(), how, ProbeKey{.key = 5});
+    }
+    return {eq.z().detach(),
+            torch::autograd::grad({loss}, {problem_.cell->w, problem_.cell->u, leaf})};
+  }
+
+  void expect_same(const Outcome& replayed, const Outcome& plain) {
+    EXPECT_LT(test::relative_difference(replayed.z, plain.z), 1e-12);
+    for (size_t i = 0; i < plain.gradients.size(); ++i) {
+      EXPECT_LT(test::relative_difference(replayed.gradients[i], plain.gradients[i]), 1e-11)
+          << "variable " << i;
+    }
+  }
+
+  Outcome plainly(const torch::Tensor& x, int64_t probes,
+                  const GradientOptions& gradient = Implicit{tight()}) const {
+    auto fresh = layer(gradient);  // the first pass with new shapes is not recorded
+    return pass(fresh, x, probes);
+  }
+
+  test::CellProblem problem_;
+  torch::Tensor weights_;
+};
+
+TEST_F(RecordedStepTest, GivesTheSameStateAndGradients) {
+  for (const GradientOptions& gradient :
+       {GradientOptions(Implicit{tight()}), GradientOptions(Truncated{.terms = 3}),
+        GradientOptions(JacobianFree{}), GradientOptions(Phantom{.steps = 3}),
+        GradientOptions(Unrolled{.steps = 20})}) {
+    for (const int64_t probes : {0, 1, 3}) {
+      SCOPED_TRACE(c10::str(name(gradient), ", probes = ", probes));
+      auto replaying = layer(gradient);
+      for (int64_t k = 0; k < 4; ++k) {
+        const auto x = problem_.x + 0.1 * static_cast<double>(k);
+        expect_same(pass(replaying, x, probes), plainly(x, probes, gradient));
+      }
+    }
+  }
+}
+
+TEST_F(RecordedStepTest, RecordsAShapeAtItsSecondPassAndOnce) {
+  auto replaying = layer();
+  pass(replaying, problem_.x, 1);
+  EXPECT_EQ(recorded_graphs, 0);
+  pass(replaying, problem_.x, 0);
+  EXPECT_EQ(recorded_graphs, 4) << "f, its tape, the product and the gradients";
+  pass(replaying, problem_.x, 1);
+  EXPECT_EQ(recorded_graphs, 6) << "and the penalty's two";
+  const auto steps = problem_.cell->steps.load();
+  const auto eq = replaying->forward(problem_.x);
+  EXPECT_EQ(recorded_graphs, 6);
+  EXPECT_EQ(problem_.cell->steps - steps, eq.report.evaluations + 1);
+}
+
+TEST_F(RecordedStepTest, SeesNewWeights) {
+  auto replaying = layer();
+  for (int64_t k = 0; k < 4; ++k) {
+    expect_same(pass(replaying, problem_.x, 1), plainly(problem_.x, 1));
+    const torch::NoGradGuard no_grad;
+    problem_.cell->w.mul_(0.9);
+    problem_.cell->u.add_(0.05);
+  }
+}
+
+TEST_F(RecordedStepTest, SeesParametersThatMovedInMemory) {
+  auto replaying = layer();
+  for (int64_t k = 0; k < 4; ++k) {
+    expect_same(pass(replaying, problem_.x, 0), plainly(problem_.x, 0));
+    problem_.cell->w.set_data(0.9 * problem_.cell->w.detach());
+  }
+}
+
+TEST_F(RecordedStepTest, ServesManyShapesInTurn) {
+  auto replaying = layer();
+  for (int64_t round = 0; round < 3; ++round) {
+    for (int64_t batch = 1; batch <= kBatch; ++batch) {
+      const auto x = problem_.x.narrow(0, 0, batch) + 0.1 * static_cast<double>(round);
+      expect_same(pass(replaying, x, 1), plainly(x, 1));
+    }
+  }
+}
+
+TEST_F(RecordedStepTest, ManyPassesInOneGraphDoNotDisturbEachOther) {
+  const auto gradient_through = [&](Equilibrium shared) {
+    const auto leaf = problem_.x.detach().clone().requires_grad_();
+    torch::Tensor loss = torch::zeros({}, test::f64()), input = leaf;
+    for (int64_t k = 0; k < 7; ++k) {  // more than are recorded at a time
+      const auto eq = shared->forward(input);
+      input = eq.z() + leaf;
+      loss = loss + (weights_ * eq.z().square()).sum() +
+             jacobian_penalty(eq.linearization(), {}, ProbeKey{.key = 9});
+    }
+    return torch::autograd::grad({loss}, {leaf, problem_.cell->w});
+  };
+  auto replaying = layer();
+  pass(replaying, problem_.x, 0);  // so that the shape is known
+  const auto replayed = gradient_through(replaying);
+  EXPECT_GT(recorded_graphs, 6);
+  replace_graph_recorders(nullptr);
+  const auto plain = gradient_through(layer());
+  for (size_t i = 0; i < plain.size(); ++i) {
+    EXPECT_LT(test::relative_difference(replayed[i], plain[i]), 1e-11) << "variable " << i;
+  }
+}
+
+TEST_F(RecordedStepTest, WithoutGradientOnlyFIsRecorded) {
+  const torch::NoGradGuard no_grad;
+  auto replaying = layer();
+  const auto first = replaying->forward(problem_.x);
+  const auto second = replaying->forward(problem_.x);
+  EXPECT_EQ(recorded_graphs, 1);
+  EXPECT_LT(test::relative_difference(second.z(), first.z()), 1e-12);
+  EXPECT_LT(test::relative_difference(first.z(), problem_.z_star), 1e-10);
+}
+
+TEST_F(RecordedStepTest, AStepThatCannotBeRecordedIsEvaluatedAndSaidSo) {
+  replace_graph_recorders([](const torch::Device&) -> std::unique_ptr<GraphRecorder> {
+    return std::make_unique<RefusingRecorder>();
+  });
+  auto refused = layer();
+  pass(refused, problem_.x, 0);
+  testing::internal::CaptureStderr();
+  const auto outcome = pass(refused, problem_.x, 1);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              testing::HasSubstr("this work waits for the device"));
+  expect_same(outcome, plainly(problem_.x, 1));
+  testing::internal::CaptureStderr();
+  pass(refused, problem_.x, 1);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+}
+
+}  // namespace
+}  // namespace deq
