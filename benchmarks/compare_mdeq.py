@@ -27,7 +27,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch.nn.functional import cross_entropy
 
-from torchdeq_mdeq import CHANNELS, TorchdeqMdeq
+from torchdeq_mdeq import TINY, TorchdeqMdeq
 
 BINARY = pathlib.Path(__file__).resolve().parent.parent / "build/release/bin/deq_mdeq_benchmark"
 
@@ -92,7 +92,7 @@ def run_peer(file, mode, solver, forward, adjoint, penalty, repeats):
 def write_problem(file, batch):
     torch.manual_seed(0)
     tensors = {"images": torch.randn(batch, 3, 32, 32), "labels": torch.arange(batch) % 10}
-    for i, channels in enumerate(CHANNELS):
+    for i, channels in enumerate(TINY.channels):
         tensors[f"z.{i}"] = torch.randn(batch, channels, 32 >> i, 32 >> i)
     model = TorchdeqMdeq("broyden", 6, 8, False)
     for name, tensor in model.state_dict().items():

@@ -1,7 +1,9 @@
-"""The authors' tiny MDEQ for CIFAR-10, written with torchdeq: the peer of benchmarks/compare_mdeq.py.
+"""The authors' MDEQs for CIFAR-10, written with torchdeq: the peer of compare_mdeq.py and of compare_gpu.py.
 
 Parameters and buffers have the names of libdeq's. Weight norm and solvers are torchdeq's own.
 """
+
+from dataclasses import dataclass
 
 import torch
 from torch import nn
@@ -9,7 +11,18 @@ from torchdeq import get_deq
 from torchdeq.loss import jac_reg
 from torchdeq.norm import apply_norm, reset_norm
 
-CHANNELS, HEAD, EXPANSION, GROUPS, FEATURES, CLASSES = (24, 24), (8, 16), 5, 8, 200, 10
+EXPANSION, GROUPS, CLASSES = 5, 8, 10
+
+
+@dataclass(frozen=True)
+class Sizes:
+    channels: tuple
+    head: tuple
+    features: int
+
+
+TINY = Sizes((24, 24), (8, 16), 200)
+LARGE = Sizes((32, 64, 128, 256), (14, 28, 56, 112), 1680)
 
 
 def conv(inputs, outputs, kernel=3, stride=1, bias=False):
@@ -37,45 +50,53 @@ class Branch(nn.Module):
         self.blocks = nn.ModuleList([Block(channels)])
 
 
-class Resample(nn.Module):
-    """From one scale to the other: down by a strided convolution, up by repetition."""
+def conv_and_norm(inputs, outputs, kernel, stride):
+    return nn.ModuleDict({"conv": conv(inputs, outputs, kernel, stride), "gnorm": nn.GroupNorm(GROUPS, outputs)})
 
-    def __init__(self, inputs, outputs, down):
+
+class Resample(nn.Module):
+    """From scale j to scale i: down by strided convolutions, up by repetition."""
+
+    def __init__(self, channels, i, j):
         super().__init__()
-        layers = nn.ModuleDict({"conv": conv(inputs, outputs, 3 if down else 1, 2 if down else 1),
-                                "gnorm": nn.GroupNorm(GROUPS, outputs)})
-        self.down = down
-        self.net = nn.ModuleList([layers]) if down else layers
+        self.factor = 2 ** max(0, j - i)
+        if j > i:
+            self.net = conv_and_norm(channels[j], channels[i], 1, 1)
+        else:
+            outputs = [channels[j]] * (i - j - 1) + [channels[i]]
+            self.net = nn.ModuleList(conv_and_norm(channels[j], c, 3, 2) for c in outputs)
 
     def forward(self, x):
-        layers = self.net[0] if self.down else self.net
-        y = layers["gnorm"](layers["conv"](x))
-        return y if self.down else nn.functional.interpolate(y, scale_factor=2, mode="nearest")
+        if self.factor > 1:
+            y = self.net["gnorm"](self.net["conv"](x))
+            return nn.functional.interpolate(y, scale_factor=self.factor, mode="nearest")
+        for k, layers in enumerate(self.net):
+            x = layers["gnorm"](layers["conv"](x if k == 0 else torch.relu_(x)))
+        return x
 
 
 class Layer(nn.Module):
-    """f: the blocks of both scales, then each scale plus the other, resampled."""
+    """f: the blocks of all scales, then each scale plus the others, resampled."""
 
-    def __init__(self):
+    def __init__(self, channels):
         super().__init__()
-        fine, coarse = CHANNELS
-        self.branches = nn.ModuleList(Branch(c) for c in CHANNELS)
-        self.fuse_layers = nn.ModuleList([
-            nn.ModuleList([nn.Identity(), Resample(coarse, fine, down=False)]),
-            nn.ModuleList([Resample(fine, coarse, down=True), nn.Identity()])])
+        scales = range(len(channels))
+        self.branches = nn.ModuleList(Branch(c) for c in channels)
+        self.fuse_layers = nn.ModuleList(
+            nn.ModuleList(nn.Identity() if i == j else Resample(channels, i, j) for j in scales) for i in scales)
         self.post_fuse_layers = nn.ModuleList(
             nn.ModuleDict({"conv": conv(c, c, 1),
-                           "gnorm": nn.GroupNorm(GROUPS // 2, c, affine=False)}) for c in CHANNELS)
+                           "gnorm": nn.GroupNorm(GROUPS // 2, c, affine=False)}) for c in channels)
 
-    def post(self, i, x):
+    def forward(self, *z_and_injection):
+        *z, injection = z_and_injection
+        x = [branch.blocks[0](z[i], injection if i == 0 else None) for i, branch in enumerate(self.branches)]
+        return tuple(self.fused(i, x) for i in range(len(x)))
+
+    def fused(self, i, x):
+        total = sum(resample(part) for resample, part in zip(self.fuse_layers[i], x))
         layers = self.post_fuse_layers[i]
-        return layers["gnorm"](layers["conv"](torch.relu_(x)))
-
-    def forward(self, fine, coarse, injection):
-        fine = self.branches[0].blocks[0](fine, injection)
-        coarse = self.branches[1].blocks[0](coarse)
-        return (self.post(0, fine + self.fuse_layers[0][1](coarse)),
-                self.post(1, coarse + self.fuse_layers[1][0](fine)))
+        return layers["gnorm"](layers["conv"](torch.relu_(total)))
 
 
 class Bottleneck(nn.Module):
@@ -100,18 +121,20 @@ def conv_norm_relu(inputs, outputs, kernel, stride, bias):
 class TorchdeqMdeq(nn.Module):
     """`forward` and `adjoint` are numbers of evaluations, with a tolerance that is never met."""
 
-    def __init__(self, solver, forward, adjoint, penalty):
+    def __init__(self, solver, forward, adjoint, penalty, sizes=TINY):
         super().__init__()
-        stem = [conv_norm_relu(3, CHANNELS[0], 3, 1, False),
-                conv_norm_relu(CHANNELS[0], CHANNELS[0], 3, 1, False)]
+        channels, self.channels, head = sizes.channels, sizes.channels, sizes.head
+        stem = [conv_norm_relu(3, channels[0], 3, 1, False),
+                conv_norm_relu(channels[0], channels[0], 3, 1, False)]
         self.downsample = nn.Sequential(*stem[0], *stem[1])
-        self.fullstage = Layer()
+        self.fullstage = Layer(channels)
         apply_norm(self.fullstage, "weight_norm", prefix_filter_out="fuse_layers")
         self.incre_modules = nn.ModuleList(
-            nn.ModuleList([Bottleneck(c, h)]) for c, h in zip(CHANNELS, HEAD))
-        self.downsamp_modules = nn.ModuleList([conv_norm_relu(4 * HEAD[0], 4 * HEAD[1], 3, 2, True)])
-        self.final_layer = conv_norm_relu(4 * HEAD[1], FEATURES, 1, 1, True)
-        self.classifier = nn.Linear(FEATURES, CLASSES)
+            nn.ModuleList([Bottleneck(c, h)]) for c, h in zip(channels, head))
+        self.downsamp_modules = nn.ModuleList(
+            conv_norm_relu(4 * a, 4 * b, 3, 2, True) for a, b in zip(head, head[1:]))
+        self.final_layer = conv_norm_relu(4 * head[-1], sizes.features, 1, 1, True)
+        self.classifier = nn.Linear(sizes.features, CLASSES)
         self.penalty = penalty
         # torchdeq's Broyden evaluates the start before it counts.
         first = 1 if solver == "broyden" else 0
@@ -125,28 +148,28 @@ class TorchdeqMdeq(nn.Module):
         injection = self.inject(images)
         batch, _, height, width = injection.shape
         start = [injection.new_zeros(batch, c, height >> i, width >> i)
-                 for i, c in enumerate(CHANNELS)]
+                 for i, c in enumerate(self.channels)]
 
-        def f(fine, coarse):
-            return self.fullstage(fine, coarse, injection)
+        def f(*z):
+            return self.fullstage(*z, injection)
 
         states, _ = self.deq(f, start)
-        fine, coarse = states[-1]
-        logits = self.classify(fine, coarse)
-        return logits, self.jacobian(f, fine, coarse) if self.penalty else 0.0
+        logits = self.classify(*states[-1])
+        return logits, self.jacobian(f, states[-1]) if self.penalty and self.training else 0.0
 
     def inject(self, images):
         """What f needs beside the state, and its normalised weights: once a solve."""
         reset_norm(self.fullstage)
         return self.downsample(images)
 
-    def jacobian(self, f, fine, coarse):
-        flat = torch.cat([fine.flatten(1), coarse.flatten(1)], 1).detach().requires_grad_()
-        parts = flat.split([fine[0].numel(), coarse[0].numel()], 1)
-        image = f(parts[0].view_as(fine), parts[1].view_as(coarse))
+    def jacobian(self, f, z):
+        flat = torch.cat([part.flatten(1) for part in z], 1).detach().requires_grad_()
+        parts = flat.split([part[0].numel() for part in z], 1)
+        image = f(*(part.view_as(like) for part, like in zip(parts, z)))
         return jac_reg(torch.cat([part.flatten(1) for part in image], 1), flat)
 
-    def classify(self, fine, coarse):
-        y = self.incre_modules[0][0](fine)
-        y = self.incre_modules[1][0](coarse) + self.downsamp_modules[0](y)
+    def classify(self, *z):
+        y = self.incre_modules[0][0](z[0])
+        for i, shrink in enumerate(self.downsamp_modules):
+            y = self.incre_modules[i + 1][0](z[i + 1]) + shrink(y)
         return self.classifier(self.final_layer(y).mean((2, 3)))

@@ -8,17 +8,25 @@ torch::ScalarType storage_type(Precision precision) {
   return precision == Precision::Float64 ? torch::kFloat64 : torch::kFloat32;
 }
 
-PrecisionScope::PrecisionScope(Precision precision, torch::Device device)
-    : device_(device.type()),
-      autocast_before_(at::autocast::is_autocast_enabled(device_)),
-      autocast_type_before_(at::autocast::get_autocast_dtype(device_)),
-      cublas_tf32_before_(at::globalContext().allowTF32CuBLAS()),
-      cudnn_tf32_before_(at::globalContext().allowTF32CuDNN()) {
+TensorFloat32Scope::TensorFloat32Scope(Precision precision, torch::Device device)
+    : cublas_before_(at::globalContext().allowTF32CuBLAS()),
+      cudnn_before_(at::globalContext().allowTF32CuDNN()) {
+  if (!device.is_cuda()) return;
   const bool rounded = precision == Precision::TensorFloat32;
-  if (device.is_cuda()) {
-    at::globalContext().setAllowTF32CuBLAS(rounded);
-    at::globalContext().setAllowTF32CuDNN(rounded);
-  }
+  at::globalContext().setAllowTF32CuBLAS(rounded);
+  at::globalContext().setAllowTF32CuDNN(rounded);
+}
+
+TensorFloat32Scope::~TensorFloat32Scope() {
+  at::globalContext().setAllowTF32CuBLAS(cublas_before_);
+  at::globalContext().setAllowTF32CuDNN(cudnn_before_);
+}
+
+PrecisionScope::PrecisionScope(Precision precision, torch::Device device)
+    : products_(precision, device),
+      device_(device.type()),
+      autocast_before_(at::autocast::is_autocast_enabled(device_)),
+      autocast_type_before_(at::autocast::get_autocast_dtype(device_)) {
   if (precision == Precision::BFloat16) {
     at::autocast::set_autocast_enabled(device_, true);
     at::autocast::set_autocast_dtype(device_, torch::kBFloat16);
@@ -35,10 +43,6 @@ PrecisionScope::~PrecisionScope() {
   }
   at::autocast::set_autocast_enabled(device_, autocast_before_);
   at::autocast::set_autocast_dtype(device_, autocast_type_before_);
-  if (device_ == torch::kCUDA) {
-    at::globalContext().setAllowTF32CuBLAS(cublas_tf32_before_);
-    at::globalContext().setAllowTF32CuDNN(cudnn_tf32_before_);
-  }
 }
 
 }  // namespace deq

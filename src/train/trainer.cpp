@@ -150,6 +150,7 @@ class Trainer::Loop {
     seed_model(part);
     const double weight = 1.0 / static_cast<double>(shard_.parts);
     const auto batch = loader_.next().to(device_, storage_type(recipe_.precision));
+    const TensorFloat32Scope products(recipe_.precision, device_);  // of backward too
     TaskPass pass;
     torch::Tensor loss, penalty;
     {

@@ -21,5 +21,6 @@ void add_demo(CLI::App& program);
 void add_report(CLI::App& program);
 void add_convert(CLI::App& program);
 void add_doctor(CLI::App& program);
+void add_bench(CLI::App& program);
 
 }  // namespace deq::cli

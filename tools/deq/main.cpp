@@ -44,6 +44,7 @@ int main(int argc, char** argv) {
   deq::cli::add_demo(program);
   deq::cli::add_report(program);
   deq::cli::add_convert(program);
+  deq::cli::add_bench(program);
   deq::cli::add_doctor(program);
   try {
     program.parse(argc, argv);

@@ -15,7 +15,21 @@ enum class Precision {
 /// What parameters, data and states are kept in.
 torch::ScalarType storage_type(Precision precision);
 
-/// Computes in a precision until the end of the scope, on this thread.
+/// Whether a GPU may round the factors of products, until the end of the scope; for all threads,
+/// those of backward among them.
+class TensorFloat32Scope {
+ public:
+  TensorFloat32Scope(Precision precision, torch::Device device);
+  ~TensorFloat32Scope();
+  TensorFloat32Scope(const TensorFloat32Scope&) = delete;
+  TensorFloat32Scope& operator=(const TensorFloat32Scope&) = delete;
+
+ private:
+  bool cublas_before_, cudnn_before_;
+};
+
+/// Computes in a precision until the end of the scope, on this thread. Backward belongs outside: it
+/// computes in the types of forward.
 class PrecisionScope {
  public:
   PrecisionScope(Precision precision, torch::Device device);
@@ -24,10 +38,10 @@ class PrecisionScope {
   PrecisionScope& operator=(const PrecisionScope&) = delete;
 
  private:
+  TensorFloat32Scope products_;
   torch::DeviceType device_;
   bool autocast_before_;
   torch::ScalarType autocast_type_before_;
-  bool cublas_tf32_before_, cudnn_tf32_before_;
 };
 
 }  // namespace deq

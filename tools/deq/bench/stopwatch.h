@@ -1,0 +1,29 @@
+#pragma once
+
+#include <torch/types.h>
+
+#include <functional>
+
+namespace deq::cli {
+
+/// Returns when the device has nothing left to do.
+void wait_for(const torch::Device& device);
+
+/// The median time of a call in milliseconds, after some to warm up, with nothing left on the
+/// device before and after each.
+double median_ms(const torch::Device& device, int64_t repeats, const std::function<void()>& work);
+
+/// What the device reaches at best, measured here and now.
+struct Ceilings {
+  double flops = 0;  ///< a second, of large matrix products
+  double bytes = 0;  ///< a second, of copies, read and written counted
+};
+
+/// `type` is what the products are computed in.
+Ceilings measure_ceilings(const torch::Device& device, torch::ScalarType type);
+
+/// Multiplications and additions of all matrix products and convolutions that `work` asks torch
+/// for.
+double count_flops(const std::function<void()>& work);
+
+}  // namespace deq::cli

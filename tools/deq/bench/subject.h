@@ -1,0 +1,36 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "deq/nn/equilibrium.h"
+#include "deq/train/precision.h"
+#include "deq/train/task.h"
+
+namespace deq::cli {
+
+/// A model at fixed shapes, on random data: what `deq bench` measures.
+class Subject {
+ public:
+  Subject() = default;
+  Subject(const Subject&) = delete;
+  Subject& operator=(const Subject&) = delete;
+  virtual ~Subject() = default;
+
+  virtual std::string name() const = 0;  ///< with its shapes
+  virtual torch::nn::Module& model() = 0;
+  /// A pass with its loss.
+  virtual TaskPass forward(const EquilibriumPlan& how) = 0;
+  /// The multiplications and additions of one evaluation of f.
+  virtual double flops_of_f() = 0;
+};
+
+/// A preset of the multiscale DEQ on images of its data set's size.
+std::unique_ptr<Subject> mdeq_subject(const std::string& preset, int64_t batch,
+                                      const torch::Device& device, Precision precision);
+
+/// The DEQ-Transformer of the paper on WikiText-103's shapes.
+std::unique_ptr<Subject> transformer_subject(bool pre_ln, int64_t batch,
+                                             const torch::Device& device, Precision precision);
+
+}  // namespace deq::cli
