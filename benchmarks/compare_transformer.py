@@ -108,12 +108,13 @@ def assert_same_function(binary, file):
     nll = model.crit(f, tensors["targets"])
     nll.mean().backward()
     errors = {"f": relative(answer["f"], f), "nll": relative(answer["nll"], nll)}
-    for name, parameter in model.named_parameters():
-        gradient = answer["grad." + name]
-        errors[name] = relative(gradient.squeeze(-1) if is_convolution(name) else gradient, parameter.grad)
-    worst = max(errors, key=errors.get)
-    print(f"relative differences: f {errors['f']:.1e}, nll {errors['nll']:.1e}, worst gradient {errors[worst]:.1e} "
-          f"({worst})", flush=True)
+    gradients = {name: (answer["grad." + name].view_as(parameter), parameter.grad)
+                 for name, parameter in model.named_parameters()}
+    errors["gradients"] = relative(*(torch.cat([g.flatten() for g in side]) for side in zip(*gradients.values())))
+    worst, (mine, peer) = max(gradients.items(), key=lambda item: relative(*item[1]))
+    print("relative differences:", ", ".join(f"{k} {v:.1e}" for k, v in errors.items()),
+          f"(most {relative(mine, peer):.1e}, of {worst})", flush=True)
+    assert relative(mine, peer) < 1e-4, f"not the same function: the gradient of {worst} differs"
     for name, error in errors.items():
         assert error < 1e-5, f"not the same function: {name} differs by {error}"
 

@@ -1,10 +1,9 @@
 #include "deq/models/adaptive_softmax.h"
 
-#include <ATen/ops/linear.h>
-#include <ATen/ops/log_softmax.h>
 #include <ATen/ops/matmul.h>
 
 #include "deq/core/error.h"
+#include "kernels/cross_entropy.h"
 #include "models/module_tree.h"
 #include "models/transformer_parameters.h"
 
@@ -54,18 +53,20 @@ AdaptiveSoftmaxImpl::AdaptiveSoftmaxImpl(const AdaptiveEmbedding& embedding,
   }
 }
 
-torch::Tensor AdaptiveSoftmaxImpl::table(int64_t cluster) const {
-  const auto words = vocabulary_.one_table() ? tables_[0].narrow(0, vocabulary_.first_word(cluster),
-                                                                 vocabulary_.size(cluster))
-                                             : tables_[static_cast<size_t>(cluster)];
-  return cluster == 0 && cluster_weight_.defined() ? torch::cat({words, cluster_weight_}) : words;
-}
-
-torch::Tensor AdaptiveSoftmaxImpl::bias(int64_t cluster) const {
-  const auto words = vocabulary_.one_table() ? biases_[0].narrow(0, vocabulary_.first_word(cluster),
-                                                                 vocabulary_.size(cluster))
-                                             : biases_[static_cast<size_t>(cluster)];
-  return cluster == 0 && cluster_bias_.defined() ? torch::cat({words, cluster_bias_}) : words;
+std::vector<kernels::WordScores> AdaptiveSoftmaxImpl::tables(int64_t cluster) const {
+  std::vector<kernels::WordScores> tables;
+  if (vocabulary_.one_table()) {
+    const auto first = vocabulary_.first_word(cluster), words = vocabulary_.size(cluster);
+    tables.push_back(
+        {.weight = tables_[0].narrow(0, first, words), .bias = biases_[0].narrow(0, first, words)});
+  } else {
+    const auto own = static_cast<size_t>(cluster);
+    tables.push_back({.weight = tables_[own], .bias = biases_[own]});
+  }
+  if (cluster == 0 && cluster_weight_.defined()) {
+    tables.push_back({.weight = cluster_weight_, .bias = cluster_bias_});
+  }
+  return tables;
 }
 
 int64_t AdaptiveSoftmaxImpl::column(int64_t cluster) const {
@@ -73,14 +74,9 @@ int64_t AdaptiveSoftmaxImpl::column(int64_t cluster) const {
   return vocabulary_.size(0) + vocabulary_.clusters() - 1 - cluster;
 }
 
-torch::Tensor AdaptiveSoftmaxImpl::log_softmax(int64_t cluster, const torch::Tensor& hidden) const {
-  const auto projected = projections_.empty()
-                             ? hidden
-                             : at::matmul(hidden, projections_[static_cast<size_t>(cluster)]);
-  const auto scores = at::linear(projected, table(cluster), bias(cluster));
-  // Probabilities of thousands of words need more digits than bfloat16 has.
-  const bool reduced = scores.element_size() < 4;
-  return at::log_softmax(scores, -1, reduced ? torch::kFloat32 : scores.scalar_type());
+torch::Tensor AdaptiveSoftmaxImpl::projected(int64_t cluster, const torch::Tensor& hidden) const {
+  return projections_.empty() ? hidden
+                              : at::matmul(hidden, projections_[static_cast<size_t>(cluster)]);
 }
 
 torch::Tensor AdaptiveSoftmaxImpl::forward(const torch::Tensor& hidden,
@@ -99,24 +95,29 @@ torch::Tensor AdaptiveSoftmaxImpl::forward(const torch::Tensor& hidden,
   for (size_t i = 1; i < parts.size(); ++i) {
     columns.index_fill_(0, parts[i].places, column(static_cast<int64_t>(i)));
   }
-  auto log_p = log_softmax(0, vectors).gather(1, columns.unsqueeze(1)).squeeze(1);
+  auto nll = kernels::cross_entropy(projected(0, vectors), tables(0), columns);
   for (size_t i = 1; i < parts.size(); ++i) {
     const auto& [places, words] = parts[i];
     if (parts[i].empty()) continue;
-    const auto within = log_softmax(static_cast<int64_t>(i), vectors.index_select(0, places));
-    log_p = log_p.index_add(0, places, within.gather(1, words.unsqueeze(1)).squeeze(1));
+    const auto cluster = static_cast<int64_t>(i);
+    const auto within = kernels::cross_entropy(projected(cluster, vectors.index_select(0, places)),
+                                               tables(cluster), words);
+    nll = nll.index_add(0, places, within);
   }
-  return log_p.neg().view(targets.sizes());
+  return nll.view(targets.sizes());
 }
 
 torch::Tensor AdaptiveSoftmaxImpl::log_probabilities(const torch::Tensor& hidden) {
   require(hidden.dim() >= 1 && hidden.size(-1) == vocabulary_.d_model,
           "vocabulary: vectors of shape ", hidden.sizes(),
           ", must end in d_model = ", vocabulary_.d_model);
-  const auto first = log_softmax(0, hidden);
+  const auto log_p_within = [&](int64_t cluster) {
+    return kernels::log_probabilities(projected(cluster, hidden), tables(cluster));
+  };
+  const auto first = log_p_within(0);
   std::vector<torch::Tensor> log_p{first.narrow(-1, 0, vocabulary_.size(0))};
   for (int64_t i = 1; i < vocabulary_.clusters(); ++i) {
-    log_p.push_back(log_softmax(i, hidden) + first.narrow(-1, column(i), 1));
+    log_p.push_back(log_p_within(i) + first.narrow(-1, column(i), 1));
   }
   return torch::cat(log_p, -1);
 }

@@ -4,19 +4,11 @@
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/mm.h>
 
-#include "models/relative_attention.h"
+#include "kernels/relative_attention.h"
 #include "models/transformer_context.h"
 #include "models/transformer_parameters.h"
 
 namespace deq {
-namespace {
-
-/// Keys and values of [B, n, 3, h, d], the heads first: [2, h, B, n, d], not yet in that order.
-torch::Tensor keys_values(const torch::Tensor& qkv) {
-  return qkv.narrow(2, 1, 2).permute({2, 3, 0, 1, 4});
-}
-
-}  // namespace
 
 TransformerAttention::TransformerAttention(const TransformerOptions& options,
                                            const std::optional<at::Generator>& generator)
@@ -71,8 +63,8 @@ void TransformerAttention::prepare(Context& context, const Inputs& inputs) const
   // In the type of the weights, or autocast would convert it at every step.
   context[kInjection] = injection.flatten(0, 1).to(matrix.scalar_type());
   if (keys > length) context[kMemory] = memory_keys_values(inputs[2], inputs[3], matrix);
-  context[kPositions] = position_keys(at::mm(positions, positions_->matrix()), heads_);
-  context[kMask] = attention_mask(length, keys, horizon_, injection.device());
+  context[kPositions] = kernels::position_keys(at::mm(positions, positions_->matrix()), heads_);
+  context[kMask] = kernels::attention_mask(length, keys, horizon_, injection.device());
   const auto plain = injection.options().requires_grad(false);
   context[kAttentionDropout] = attention_dropout_->mask({heads_ * batch, length, keys}, plain);
   context[kQkvMatrix] = matrix;
@@ -85,15 +77,14 @@ torch::Tensor TransformerAttention::step(const torch::Tensor& z, const Context& 
   const auto x = pre_ln_ ? normalised(z) : z;
   const auto qkv = at::addmm(context[kInjection], x.flatten(0, 1), context[kQkvMatrix])
                        .view({z.size(0), z.size(1), 3, heads_, d_head_});
-  const auto own = keys_values(qkv);
-  const auto& memory = context[kMemory];
-  const auto all = memory.defined() ? torch::cat({memory, own}, 3) : own.contiguous();
-  const auto seen = attend(qkv.select(2, 0), all,
-                           {.content_bias = content_bias_,
-                            .position_bias = position_bias_,
-                            .positions = context[kPositions],
-                            .mask = context[kMask],
-                            .dropout = context[kAttentionDropout]});
+  const auto seen = kernels::attend(qkv, z.size(1),
+                                    {.content_bias = content_bias_,
+                                     .position_bias = position_bias_,
+                                     .positions = context[kPositions],
+                                     .past = context[kMemory],
+                                     .dropout = context[kAttentionDropout],
+                                     .horizon = horizon_,
+                                     .mask = context[kMask]});
   auto y = at::addmm(context[kOutBias], seen.flatten(0, 1), context[kOutMatrix]).view(z.sizes());
   if (context[kOutDropout].defined()) y = y * context[kOutDropout];
   y = y + z;

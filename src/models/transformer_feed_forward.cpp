@@ -1,25 +1,12 @@
 #include "models/transformer_feed_forward.h"
 
-#include <ATen/ops/addmm.h>
 #include <ATen/ops/layer_norm.h>
 
+#include "kernels/feed_forward.h"
 #include "models/transformer_context.h"
 #include "models/transformer_parameters.h"
 
 namespace deq {
-namespace {
-
-/// relu(x · mask) for x [B·q, n] and a mask [B, 1, n], or relu(x), in place of x. A mask is ≥ 0 and
-/// could as well be applied after the ReLU, but then a tape would keep two tensors of the widest
-/// layer, not one.
-torch::Tensor activated(const torch::Tensor& x, const torch::Tensor& mask) {
-  if (!mask.defined()) return x.relu_();
-  const auto by_sample = x.view({mask.size(0), -1, mask.size(2)});
-  const auto kept = torch::GradMode::is_enabled() ? by_sample * mask : by_sample.mul_(mask);
-  return kept.relu_().view(x.sizes());
-}
-
-}  // namespace
 
 TransformerFeedForward::TransformerFeedForward(const TransformerOptions& options,
                                                const std::optional<at::Generator>& generator)
@@ -52,10 +39,12 @@ void TransformerFeedForward::prepare(Context& context, int64_t batch,
 torch::Tensor TransformerFeedForward::step(const torch::Tensor& z, const Context& context) const {
   const auto width = z.size(-1);
   const auto x = pre_ln_ ? at::layer_norm(z, width) : z;
-  const auto hidden =
-      activated(at::addmm(context[kInnerBias], x.flatten(0, 1), context[kInnerMatrix]),
-                context[kInnerDropout]);
-  auto y = at::addmm(context[kOuterBias], hidden, context[kOuterMatrix]).view(z.sizes());
+  auto y = kernels::feed_forward(x,
+                                 {.inner = context[kInnerMatrix],
+                                  .inner_bias = context[kInnerBias],
+                                  .outer = context[kOuterMatrix],
+                                  .outer_bias = context[kOuterBias]},
+                                 context[kInnerDropout]);
   if (context[kOuterDropout].defined()) y = y * context[kOuterDropout];
   y = y + (pre_ln_ && !normalised_residual_ ? z : x);
   return pre_ln_ ? y : at::layer_norm(y, width);

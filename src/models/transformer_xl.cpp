@@ -74,10 +74,11 @@ TransformerXlReading TransformerXLImpl::read(const torch::Tensor& tokens,
   };
   auto x = dropped(embedding_(tokens));
   const auto distances = dropped(positions_(keys, options_.clamp_distance));
-  AttentionTerms terms{};
+  kernels::AttentionTerms terms{};
   terms.content_bias = content_bias_;
   terms.position_bias = position_bias_;
-  terms.mask = attention_mask(length, keys, options_.horizon, x.device());
+  terms.horizon = options_.horizon;
+  terms.mask = kernels::attention_mask(length, keys, options_.horizon, x.device());
   TransformerXlMemory after{.capacity = memory.capacity};
   const auto remember = [&](size_t layer) {
     if (memory.capacity == 0) return;

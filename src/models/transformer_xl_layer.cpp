@@ -54,19 +54,18 @@ torch::Tensor TransformerXlLayer::dropped(const torch::Tensor& x) const {
 }
 
 torch::Tensor TransformerXlLayer::attended(const torch::Tensor& x, const torch::Tensor& memory,
-                                           const torch::Tensor& distances, AttentionTerms& terms) {
+                                           const torch::Tensor& distances,
+                                           kernels::AttentionTerms& terms) {
   const auto batch = x.size(0), length = x.size(1), keys = distances.size(0);
   const auto whole = memory.defined() ? torch::cat({memory, x}, 1) : x;
   const auto qkv =
       qkv_(pre_ln_ ? attention_norm_(whole) : whole).view({batch, keys, 3, heads_, d_head_});
-  terms.positions = position_keys(positions_(distances), heads_);
+  terms.positions = kernels::position_keys(positions_(distances), heads_);
   if (is_training() && attention_dropout_ > 0) {
     terms.dropout = at::dropout(torch::ones({heads_ * batch, length, keys}, qkv.options()),
                                 attention_dropout_, /*train=*/true);
   }
-  const auto queries = qkv.narrow(1, keys - length, length).select(2, 0);
-  const auto keys_values = qkv.narrow(2, 1, 2).permute({2, 3, 0, 1, 4}).contiguous();
-  const auto y = x + dropped(out_(attend(queries, keys_values, terms)));
+  const auto y = x + dropped(out_(kernels::attend(qkv, length, terms)));
   return pre_ln_ ? y : attention_norm_(y);
 }
 
@@ -77,7 +76,8 @@ torch::Tensor TransformerXlLayer::fed_forward(const torch::Tensor& x) {
 }
 
 torch::Tensor TransformerXlLayer::forward(const torch::Tensor& x, const torch::Tensor& memory,
-                                          const torch::Tensor& distances, AttentionTerms terms) {
+                                          const torch::Tensor& distances,
+                                          kernels::AttentionTerms terms) {
   return fed_forward(attended(x, memory, distances, terms));
 }
 

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "deq/models/transformer_xl.h"
-#include "models/relative_attention.h"
+#include "kernels/relative_attention.h"
 
 namespace deq {
 
@@ -20,11 +20,11 @@ class TransformerXlLayer : public torch::nn::Module {
   /// [B, q, d_model] for x [B, q, d_model], a memory [B, m, d_model] or undefined, and encoded
   /// distances [m + q, d_model]. Of `terms`, the layer adds positions and dropout.
   torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& memory,
-                        const torch::Tensor& distances, AttentionTerms terms);
+                        const torch::Tensor& distances, kernels::AttentionTerms terms);
 
  private:
   torch::Tensor attended(const torch::Tensor& x, const torch::Tensor& memory,
-                         const torch::Tensor& distances, AttentionTerms& terms);
+                         const torch::Tensor& distances, kernels::AttentionTerms& terms);
   torch::Tensor fed_forward(const torch::Tensor& x);
   torch::Tensor dropped(const torch::Tensor& x) const;
 

@@ -1,8 +1,11 @@
 #include "deq/models/adaptive_softmax.h"
 
+#include <ATen/record_function.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
+#include <memory>
 
 #include "deq/core/error.h"
 #include "support/maps.h"
@@ -203,6 +206,60 @@ TEST_P(AdaptiveTest, NamesItsWordsAndSharedParameters) {
   EXPECT_THROW(embedding_(beyond), Error);
   EXPECT_THROW(softmax_(vectors(2), beyond), Error);
   EXPECT_THROW(embedding_(torch::tensor({int64_t{-1}})), Error);
+}
+
+/// Watches all operations, on all threads, for the largest tensor that one gives.
+class LargestTensor {
+ public:
+  LargestTensor()
+      : handle_(at::addGlobalCallback(at::RecordFunctionCallback(begin, end)
+                                          .needsOutputs(true)
+                                          .scopes({at::RecordScope::FUNCTION}))) {
+    largest = 0;
+  }
+  LargestTensor(const LargestTensor&) = delete;
+  LargestTensor& operator=(const LargestTensor&) = delete;
+  ~LargestTensor() { at::removeCallback(handle_); }
+
+  int64_t numel() const { return largest; }
+
+ private:
+  static std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction&) { return nullptr; }
+  static void end(const at::RecordFunction& operation, at::ObserverContext*) {
+    for (const auto& output : operation.outputs()) {
+      if (!output.isTensor() || !output.toTensor().defined()) continue;
+      const auto numel = output.toTensor().numel();
+      for (auto seen = largest.load();
+           numel > seen && !largest.compare_exchange_weak(seen, numel);) {
+      }
+    }
+  }
+
+  static inline std::atomic<int64_t> largest{0};
+  at::CallbackHandle handle_;
+};
+
+TEST(AdaptiveSoftmaxMemory, TrainingHasNeverTheScoresOfAllTokensAndWords) {
+  const int64_t tokens = 1200, words = 9000, first = 3000;
+  const AdaptiveVocabulary vocabulary{
+      .words = words, .cutoffs = {first}, .d_model = 8, .d_embed = 8, .div_val = 2};
+  const auto text = torch::randint(words, {2, tokens / 2}, test::generator(), torch::kInt64);
+  for (const auto type : {torch::kFloat32, torch::kFloat64}) {
+    AdaptiveEmbedding embedding(vocabulary, test::generator(1));
+    AdaptiveSoftmax softmax(embedding, AdaptiveTies{}, test::generator(2));
+    embedding->to(type);
+    softmax->to(type);
+    {
+      const LargestTensor largest;
+      softmax(embedding(text), text).mean().backward();
+      EXPECT_GT(largest.numel(), words);
+      // The kernel does not even have the scores of the first cluster's words.
+      EXPECT_LT(largest.numel(), type == torch::kFloat32 ? tokens * first / 4 : tokens * words);
+    }
+    const LargestTensor dense;
+    softmax->log_probabilities(embedding(text));
+    EXPECT_GE(dense.numel(), tokens * words) << "the watch sees nothing";
+  }
 }
 
 /// The message of the Error that `action` throws.

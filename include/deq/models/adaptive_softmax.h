@@ -13,6 +13,10 @@
 
 namespace deq {
 
+namespace kernels {
+struct WordScores;
+}
+
 /// What a softmax shares with the embedding.
 struct AdaptiveTies {
   bool weights = true;              ///< the tables
@@ -40,9 +44,9 @@ class AdaptiveSoftmaxImpl : public torch::nn::Module {
   const std::vector<TiedName>& tied() const { return tied_; }
 
  private:
-  torch::Tensor table(int64_t cluster) const;  ///< with the clusters' rows in the first one
-  torch::Tensor bias(int64_t cluster) const;
-  torch::Tensor log_softmax(int64_t cluster, const torch::Tensor& hidden) const;
+  /// The cluster's words; with the first one's, the other clusters.
+  std::vector<kernels::WordScores> tables(int64_t cluster) const;
+  torch::Tensor projected(int64_t cluster, const torch::Tensor& hidden) const;
   /// Where the first cluster's log-softmax has another cluster.
   int64_t column(int64_t cluster) const;
 
