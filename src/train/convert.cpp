@@ -63,6 +63,23 @@ torch::Tensor fitted(const std::string& name, const torch::Tensor& source,
   return source.to(target.scalar_type());
 }
 
+bool are_same(const torch::Tensor& a, const torch::Tensor& b) {
+  return a.scalar_type() == b.scalar_type() && a.equal(b);
+}
+
+/// The state dict with every tied name in the place of the one that it repeats.
+Tensors untied(Tensors tensors, const std::vector<std::pair<std::string, std::string>>& tied,
+               const std::string& what) {
+  for (const auto& [name, owner] : tied) {
+    auto repeated = tensors.extract(name);
+    if (repeated.empty()) continue;
+    const auto [found, added] = tensors.emplace(owner, repeated.mapped());
+    require(added || are_same(found->second, repeated.mapped()), what, "'s \"", name, "\" and \"",
+            owner, "\" are not the same, and this model has them as one");
+  }
+  return tensors;
+}
+
 }  // namespace
 
 Conversion convert_state_dict(const Tensors& state_dict, const torch::nn::Module& model,
@@ -72,7 +89,8 @@ Conversion convert_state_dict(const Tensors& state_dict, const torch::nn::Module
       .tensors = model_tensors(model), .prefix = {}, .missing = {}, .superfluous = {}};
   auto& targets = conversion.tensors;
   conversion.prefix = options.prefix.value_or(found_prefix(state_dict, targets, what));
-  const auto sources = without_prefix(state_dict, conversion.prefix, what);
+  const auto sources =
+      untied(without_prefix(state_dict, conversion.prefix, what), options.tied, what);
   require(fitting(sources, targets) > 0, what, " holds nothing of this model: its first name is \"",
           sources.begin()->first, "\", the model's \"", targets.begin()->first, "\"");
   for (const auto& [name, tensor] : sources) {

@@ -159,6 +159,14 @@ int64_t LanguageTask::validation_samples() const {
   return parts_->evaluation({.batch_size = parts_->config.data.eval_streams}).predictions();
 }
 
+std::string LanguageTask::evaluated_split() const {
+  return parts_->config.data.eval_split == CorpusSplit::Test ? "test" : "valid";
+}
+
+std::vector<TiedName> LanguageTask::tied() const {
+  return parts_->network->tied();
+}
+
 std::vector<std::string> LanguageTask::classes() const {
   const auto& vocabulary = parts_->corpus.vocabulary();
   std::vector<std::string> words;

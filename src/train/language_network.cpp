@@ -13,6 +13,7 @@ class DeqTransformerNetwork final : public LanguageNetwork {
  public:
   explicit DeqTransformerNetwork(DeqTransformer model) : model_(std::move(model)) {}
   torch::nn::Module& module() override { return *model_; }
+  std::vector<TiedName> tied() const override { return model_->tied(); }
 
   TextCost forward(const torch::Tensor& tokens, const torch::Tensor& targets,
                    const TextMemory& memory, int64_t capacity,
@@ -53,6 +54,7 @@ class TransformerXlNetwork final : public LanguageNetwork {
  public:
   explicit TransformerXlNetwork(TransformerXL model) : model_(std::move(model)) {}
   torch::nn::Module& module() override { return *model_; }
+  std::vector<TiedName> tied() const override { return model_->tied(); }
 
   TextCost forward(const torch::Tensor& tokens, const torch::Tensor& targets,
                    const TextMemory& memory, int64_t capacity, const EquilibriumPlan&) override {

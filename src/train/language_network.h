@@ -32,6 +32,8 @@ class LanguageNetwork {
  public:
   virtual ~LanguageNetwork() = default;
   virtual torch::nn::Module& module() = 0;
+  /// Names under which published checkpoints repeat a parameter, and its own.
+  virtual std::vector<TiedName> tied() const = 0;
 
   /// The cost of `targets`, the word after each of `tokens`; both [B, T]. At most `capacity`
   /// positions are remembered.

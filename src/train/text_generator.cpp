@@ -1,10 +1,9 @@
 #include "deq/train/text_generator.h"
 
 #include <cmath>
-#include <iterator>
-#include <sstream>
 #include <utility>
 
+#include "data/word_reader.h"
 #include "deq/config/experiment.h"
 #include "deq/config/language.h"
 #include "deq/core/error.h"
@@ -32,11 +31,6 @@ Vocabulary vocabulary_of(const RunCheckpoint& checkpoint) {
   std::vector<WordCount> words;
   for (const auto& word : checkpoint.classes) words.push_back({.word = word});
   return Vocabulary(words);
-}
-
-std::vector<std::string> words_of(std::string_view text) {
-  std::istringstream stream{std::string(text)};
-  return {std::istream_iterator<std::string>(stream), {}};
 }
 
 void validate(const SamplingOptions& sampling) {
@@ -131,10 +125,14 @@ std::vector<std::string> TextGenerator::read(std::string_view prompt) {
   // A text begins where a line has ended.
   std::vector<int64_t> numbers{parts.vocabulary.end_of_line()};
   std::vector<std::string> unknown;
-  for (const auto& word : words_of(prompt)) {
-    if (!parts.vocabulary.contains(word)) unknown.emplace_back(word);
-  }
   for (const auto number : parts.vocabulary.encode(prompt)) numbers.push_back(number);
+  // encode() has looked at every character.
+  read_words(
+      prompt,
+      [&](std::string_view word) {
+        if (!parts.vocabulary.contains(word)) unknown.emplace_back(word);
+      },
+      [] {});
   parts.after.clear();
   parts.word.reset();
   const auto words = torch::tensor(numbers);

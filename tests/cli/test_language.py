@@ -86,6 +86,7 @@ class Learning(LanguageTest):
         evaluated = json.loads(self.deq("eval", "run", "--json").stdout)
         self.assertEqual(evaluated["perplexity"], result["perplexity"])
         test = json.loads(self.deq("eval", "run", "--set", "data.eval_split=test", "--json").stdout)
+        self.assertEqual((evaluated["split"], test["split"]), ("valid", "test"))
         self.assertNotEqual(test["perplexity"], result["perplexity"])
         self.assertLess(test["perplexity"], LEARNT, f"seed {SEED}")
         other = json.loads(self.deq("eval", "run", *settings(data__eval_segment=5, data__eval_memory=20),
@@ -97,11 +98,17 @@ class Learning(LanguageTest):
         self.assertEqual(residuals, sorted(residuals, reverse=True))
         self.assertEqual(rows[-1]["perplexity"], result["perplexity"])
         for row in rows:
-            self.assertIn("samples_per_s", row)
+            self.assertEqual(row["split"], "valid")
+            for name in ("residual", "rho", "jacobian_norm", "words_per_s"):
+                self.assertGreater(row[name], 0, name)
+            self.assertGreater(row.get("peak_memory_mib", 1), 0)  # where the system lets it be measured
         self.continues_a_text_without_its_data()
 
     def continues_a_text_without_its_data(self):
         shutil.rmtree(self.folder / "text")
+        wide = self.deq("generate", "run", "--prompt", "w03\u3000sense\u00a0less w17", "--words", "1")
+        for word in ("sense", "less"):
+            self.assertIn(f'does not know "{word}"', wide.stderr)
         first = self.deq("generate", "run", "--prompt", "w03 nonsense w17", "--words", "40")
         self.assertTrue(first.stdout.startswith("w03 nonsense w17"), first.stdout)
         self.assertIn('does not know "nonsense"', first.stderr)

@@ -5,6 +5,7 @@
 
 #include "deq/core/error.h"
 #include "deq/models/resnet.h"
+#include "deq/models/transformer.h"
 
 namespace deq {
 namespace {
@@ -152,6 +153,63 @@ TEST_F(Convert, AResNetWithoutItsCountersIsCompleteButForOneLine) {
   EXPECT_THAT(grouped_names(conversion.missing),
               ElementsAre("bn1.num_batches_tracked", "16 × layer*.*.bn*.num_batches_tracked",
                           "3 × layer*.*.downsample.*.num_batches_tracked"));
+}
+
+/// A language model as published: what its softmax shares with its embedding is there twice.
+class ConvertTied : public ::testing::Test {
+ protected:
+  ConvertTied() {
+    for (const auto& item : model_->named_parameters()) given_[item.key()] = item.value() + 1;
+    for (const auto& item : model_->named_buffers()) given_[item.key()] = item.value() + 1;
+    for (const auto& [name, owner] : model_->tied()) given_[name] = given_.at(owner).clone();
+  }
+
+  static TransformerOptions options() {
+    TransformerOptions small;
+    small.vocabulary = 12;
+    small.cutoffs = {4, 8};
+    small.div_val = 2;
+    small.d_model = small.d_embed = 4;
+    small.heads = small.d_head = 2;
+    small.d_inner = 3;
+    small.tie_projections = {false, true, true};
+    return small;
+  }
+  Conversion convert() const {
+    return convert_state_dict(given_, *model_, "the file", {.tied = model_->tied()});
+  }
+
+  DeqTransformer model_{options()};
+  Tensors given_;
+};
+
+TEST_F(ConvertTied, NamesAreUnderstood) {
+  ASSERT_EQ(model_->tied().size(), 3 + 2);  // the tables, and the projections of two clusters
+  const auto conversion = convert();
+  EXPECT_THAT(conversion.missing, IsEmpty());
+  EXPECT_THAT(conversion.superfluous, IsEmpty());
+  const auto without = convert_state_dict(given_, *model_, "the file");
+  EXPECT_EQ(without.superfluous.size(), 5);
+}
+
+TEST_F(ConvertTied, EitherNameServes) {
+  for (const auto& [name, owner] : model_->tied()) {
+    const auto expected = given_.at(owner);
+    given_.erase(owner);
+    EXPECT_TRUE(convert().tensors.at(owner).equal(expected)) << owner;
+    EXPECT_THAT(convert().missing, IsEmpty()) << owner;
+    given_.erase(name);
+    EXPECT_THAT(convert().missing, ElementsAre(owner));
+    given_[owner] = expected;
+  }
+}
+
+TEST_F(ConvertTied, DifferentNumbersUnderTiedNamesAreRefused) {
+  given_.at("crit.out_layers.1.weight")[0][0] += 1;
+  EXPECT_THAT([&] { convert(); },
+              ThrowsMessage<Error>(HasSubstr(
+                  "the file's \"crit.out_layers.1.weight\" and \"word_emb.emb_layers.1.weight\" "
+                  "are not the same")));
 }
 
 TEST(GroupedNames, ThoseThatDifferInNumbersOnly) {

@@ -64,7 +64,8 @@ void run(const Arguments& arguments) {
   const auto task = experiment.make_task(torch::kCPU);
   const auto conversion = convert_state_dict(
       state_dict, task->model(), arguments.in,
-      {.prefix = arguments.prefix.empty() ? std::nullopt : std::optional(arguments.prefix)});
+      {.prefix = arguments.prefix.empty() ? std::nullopt : std::optional(arguments.prefix),
+       .tied = task->tied()});
   write(arguments.out, experiment, conversion, task->classes());
   const size_t matched = conversion.tensors.size() - conversion.missing.size();
   if (arguments.json) {

@@ -68,7 +68,7 @@ class Meter {
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     const auto samples = static_cast<double>(task_.validation_samples());
     Metrics cost{{"seconds", seconds}};
-    if (samples > 0) cost.emplace_back("samples_per_s", samples / seconds);
+    if (samples > 0) cost.emplace_back(task_.sample_name() + "_per_s", samples / seconds);
     if (has_peak) cost.emplace_back("peak_memory_mib", peak_memory_mib(device_));
     append(metrics, cost);
     return metrics;
@@ -114,8 +114,8 @@ std::vector<Metrics> sweep(const std::vector<int64_t>& budgets, const LoadedRun&
   return rows;
 }
 
-void print_json(Metrics metrics) {
-  metrics.insert(metrics.begin(), {"split", "valid"});
+void print_json(Metrics metrics, const LoadedRun& run) {
+  metrics.insert(metrics.begin(), {"split", run.task->evaluated_split()});
   std::cout << to_json(metrics) << '\n';
 }
 
@@ -129,14 +129,14 @@ void run(const Arguments& arguments) {
   if (!arguments.budgets.empty()) {
     const auto rows = sweep(arguments.budgets, run, device);
     if (!arguments.json) return print_table(rows);
-    for (const auto& row : rows) print_json(row);
+    for (const auto& row : rows) print_json(row, run);
     return;
   }
   const auto how = evaluation_options(run.experiment.recipe);
   auto metrics = run.task->evaluate(how, *World::alone());
   append(metrics, run.task->stability(how));
   append(metrics, run.task->closing());
-  if (arguments.json) return print_json(metrics);
+  if (arguments.json) return print_json(metrics, run);
   for (const auto& [name, value] : metrics) {
     std::cout << fmt::format("{:24} {:.6g}\n", name, number(metrics, name));
   }

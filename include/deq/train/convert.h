@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace deq {
@@ -13,6 +14,9 @@ struct ConvertOptions {
   /// What the names of the state dict have before the model's, e.g. "module.". Without it, first
   /// components that all names share are taken off where more names fit the model then.
   std::optional<std::string> prefix{};
+  /// Names under which a state dict may repeat one of the model's, and that one: where the state
+  /// dict lacks the latter, the former serves.
+  std::vector<std::pair<std::string, std::string>> tied{};
 };
 
 /// A state dict as another program saved it, fitted to a model by name.
@@ -25,8 +29,8 @@ struct Conversion {
 };
 
 /// Throws Error where no name fits, or where a tensor has another shape than the model's, or whole
-/// numbers in place of real ones. `what` names the state dict in messages. The model is not
-/// changed.
+/// numbers in place of real ones, or where tied names hold different numbers. `what` names the
+/// state dict in messages. The model is not changed.
 Conversion convert_state_dict(const std::map<std::string, torch::Tensor>& state_dict,
                               const torch::nn::Module& model, const std::string& what,
                               const ConvertOptions& options = {});

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "deq/config/language.h"
@@ -32,6 +33,9 @@ class LanguageTask : public Task {
   Metrics stability(const EquilibriumPlan& how) override;
   Goal goal() const override { return {.metric = "perplexity", .lower_is_better = true}; }
   int64_t validation_samples() const override;
+  std::string sample_name() const override { return "words"; }
+  std::string evaluated_split() const override;
+  std::vector<std::pair<std::string, std::string>> tied() const override;
   /// The words.
   std::vector<std::string> classes() const override;
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "deq/data/batch_source.h"
@@ -70,6 +71,15 @@ class Task {
 
   /// How many samples evaluate() looks at, all ranks together; 0 where nobody counts them.
   virtual int64_t validation_samples() const { return 0; }
+
+  /// What those samples are called.
+  virtual std::string sample_name() const { return "samples"; }
+
+  /// What evaluate() looks at: "valid", or "test" where the configuration says so.
+  virtual std::string evaluated_split() const { return "valid"; }
+
+  /// Names under which published checkpoints repeat a parameter, and its name in the model.
+  virtual std::vector<std::pair<std::string, std::string>> tied() const { return {}; }
 
   /// The names of the classes that the model tells apart, in the order of its outputs. Checkpoints
   /// keep them, so that a model can be used where its data is not.
