@@ -9,27 +9,36 @@
 
 namespace deq {
 
-/// One pass's f, on the slab. Its context is attached: gradients reach the inputs and prepare()'s
-/// parameters.
+/// One pass: its f on the slab, and what is made of it on demand.
 struct Equilibrated::Tape {
-  explicit Tape(BoundStep step) : f(std::move(step)) {}
+  Tape(std::shared_ptr<Cell> f_cell, StateLayout f_layout, Inputs f_inputs)
+      : cell(std::move(f_cell)), layout(std::move(f_layout)), inputs(std::move(f_inputs)) {}
 
-  BoundStep f;
-  torch::Tensor z_star;                      // a detached slab
+  std::shared_ptr<Cell> cell;
+  StateLayout layout;
+  Inputs inputs;
+  torch::Tensor z_star{};                    // a detached slab
   std::shared_ptr<RecordedStep> recorded{};  // where f's graph at z* is replayed
+  std::optional<BoundStep> bound{};
   std::once_flag linearized{};
   Linearization at{};
+
+  /// f with its context attached: gradients reach the inputs and prepare()'s parameters.
+  const BoundStep& f() {
+    if (!bound) bound = BoundStep{.cell = cell, .layout = layout, .context = cell->prepare(inputs)};
+    return *bound;
+  }
 
   const Linearization& linearize() {
     std::call_once(linearized, [this] {
       if (recorded) {
         recorded->linearise(z_star);
-        at = recorded_linearization(f, z_star, recorded);
+        at = recorded_linearization(inputs, z_star, recorded);
         return;
       }
       const torch::AutoGradMode grad(true);
       at.z = z_star.detach().requires_grad_();
-      at.f = f(at.z);
+      at.f = f()(at.z);
     });
     return at;
   }
@@ -51,13 +60,6 @@ AdjointRule make_rule(const GradientOptions& options) {
   }
   if (std::holds_alternative<JacobianFree>(options)) return truncated_rule(0);
   return {};
-}
-
-Context detached(const Context& context) {
-  Context result;
-  result.reserve(context.size());
-  for (const auto& tensor : context) result.push_back(tensor.defined() ? tensor.detach() : tensor);
-  return result;
 }
 
 }  // namespace
@@ -89,11 +91,10 @@ Equilibrated EquilibriumImpl::forward(const Inputs& inputs, const Solver& solver
   return solve(plan_, inputs, cell_->initial_state(inputs), solver, callback);
 }
 
-Equilibrated EquilibriumImpl::prepare(const Inputs& inputs, const StateLayout& layout) {
+Equilibrated EquilibriumImpl::begin(const Inputs& inputs, const StateLayout& layout) {
   Equilibrated result;
   result.adjoint_ = std::make_shared<Report>();
-  result.tape_ = std::make_shared<Equilibrated::Tape>(
-      BoundStep{.cell = cell_, .layout = layout, .context = cell_->prepare(inputs)});
+  result.tape_ = std::make_shared<Equilibrated::Tape>(cell_, layout, inputs);
   return result;
 }
 
@@ -101,16 +102,26 @@ Equilibrated EquilibriumImpl::solve(const EquilibriumPlan& plan, const Inputs& i
                                     const State& z0, const Solver& solver,
                                     const Callback& callback) {
   const auto layout = StateLayout::of(z0);
-  auto result = prepare(inputs, layout);
+  auto result = begin(inputs, layout);
   auto& tape = *result.tape_;
   const auto start = layout.pack(z0);
-  const bool implicit = torch::GradMode::is_enabled() && plan.rule_;
-  auto recorded = recordings_->lend(tape.f, start, /*with_gradients=*/implicit);
+  const bool grad = torch::GradMode::is_enabled();
+  const bool implicit = grad && plan.rule_;
+  // A pass without gradients gives its recording back at once and is linearised by an evaluation of
+  // its own, if ever: what prepare() draws in training would then be drawn anew.
+  std::shared_ptr<RecordedStep> recorded;
+  if (implicit || (!grad && !cell_->is_training())) {
+    recorded = recordings_->lend({.cell = cell_,
+                                  .layout = layout,
+                                  .inputs = inputs,
+                                  .z = start,
+                                  .with_gradients = implicit});
+  }
   Problem problem;
   if (recorded) {
     problem.f = [&](const torch::Tensor& slab) { return recorded->f(slab); };
   } else {
-    problem.f = BoundStep{.cell = cell_, .layout = layout, .context = detached(tape.f.context)};
+    problem.f = without_gradients(tape.f());
   }
   auto solution = solver.solve(problem, start, callback);
   result.report = std::move(solution.report);
@@ -118,12 +129,12 @@ Equilibrated EquilibriumImpl::solve(const EquilibriumPlan& plan, const Inputs& i
   auto z = solution.z;
   if (implicit && recorded) {
     tape.recorded = recorded;
-    z = attach_recorded_adjoint(tape.f, tape.linearize(), recorded, plan.rule_, result.adjoint_);
+    z = attach_recorded_adjoint(inputs, tape.linearize(), recorded, plan.rule_, result.adjoint_);
   } else if (implicit) {
     z = attach_adjoint(z, tape.linearize(), plan.rule_, result.adjoint_);
   } else if (const auto* phantom = std::get_if<Phantom>(&plan.options_.gradient);
-             phantom != nullptr && torch::GradMode::is_enabled()) {
-    for (int64_t k = 0; k < phantom->steps; ++k) z = torch::lerp(z, tape.f(z), phantom->tau);
+             phantom != nullptr && grad) {
+    for (int64_t k = 0; k < phantom->steps; ++k) z = torch::lerp(z, tape.f()(z), phantom->tau);
   }
   result.state = layout.unpack(z);
   return result;
@@ -132,15 +143,15 @@ Equilibrated EquilibriumImpl::solve(const EquilibriumPlan& plan, const Inputs& i
 Equilibrated EquilibriumImpl::unroll(const EquilibriumPlan& plan, const Inputs& inputs,
                                      const State& z0, int64_t steps) {
   const auto layout = StateLayout::of(z0);
-  auto result = prepare(inputs, layout);
+  auto result = begin(inputs, layout);
   auto& tape = *result.tape_;
+  const auto& f = tape.f();
   auto z = layout.pack(z0).detach();
-  for (int64_t k = 0; k < steps; ++k) z = tape.f(z);
+  for (int64_t k = 0; k < steps; ++k) z = f(z);
   tape.z_star = z.detach();
   // One more evaluation, so that the report speaks of the state returned.
   const Solver measure(with_max_evals(plan.options_.forward, 1));
-  const Problem problem{.f = [&tape](const torch::Tensor& slab) { return tape.f(slab); }};
-  result.report = measure.solve(problem, tape.z_star).report;
+  result.report = measure.solve(Problem{.f = f}, tape.z_star).report;
   result.report.evaluations += steps;
   for (auto& sample : result.report.samples) sample.evaluations += steps;
   for (auto& point : result.report.trace) point.evaluations += steps;

@@ -54,47 +54,37 @@ torch::Tensor replayed(const std::vector<torch::Tensor>& leaves, const torch::Te
 
 class RecordedProducts final : public JacobianProducts {
  public:
-  RecordedProducts(BoundStep step, torch::Tensor z_star, std::shared_ptr<RecordedStep> recorded)
-      : step_(std::move(step)), z_star_(std::move(z_star)), recorded_(std::move(recorded)) {}
+  RecordedProducts(Inputs inputs, std::shared_ptr<RecordedStep> recorded)
+      : inputs_(std::move(inputs)), recorded_(std::move(recorded)) {}
 
   torch::Tensor vjp(const torch::Tensor& u, bool differentiable) override {
     if (!differentiable) return recorded_->vjp(u);
-    if (std::exchange(product_taken_, true)) return on_tape().vjp(u, /*differentiable=*/true);
-    return replayed(
-        recorded_->leaves(step_.context), recorded_->product(u),
-        [recorded = recorded_](const torch::Tensor& w) { return recorded->product_gradients(w); });
+    const auto number = taken_++;
+    return replayed(recorded_->leaves(inputs_), recorded_->product(number, u),
+                    [number, recorded = recorded_](const torch::Tensor& w) {
+                      return recorded->product_gradients(number, w);
+                    });
   }
 
  private:
-  const Linearization& on_tape() {
-    if (!on_tape_.f.defined()) {
-      const torch::AutoGradMode grad(true);
-      on_tape_.z = z_star_.detach().requires_grad_();
-      on_tape_.f = step_(on_tape_.z);
-    }
-    return on_tape_;
-  }
-
-  BoundStep step_;
-  torch::Tensor z_star_;
+  Inputs inputs_;
   std::shared_ptr<RecordedStep> recorded_;
-  bool product_taken_ = false;  // its graph is on memory that there is once
-  Linearization on_tape_;
+  size_t taken_ = 0;  // differentiable products, each with a graph on memory of its own
 };
 
 }  // namespace
 
-Linearization recorded_linearization(const BoundStep& step, const torch::Tensor& z_star,
+Linearization recorded_linearization(const Inputs& inputs, const torch::Tensor& z_star,
                                      std::shared_ptr<RecordedStep> recorded) {
   return {.z = z_star.detach().requires_grad_(),
           .f = {},
-          .products = std::make_shared<RecordedProducts>(step, z_star, std::move(recorded))};
+          .products = std::make_shared<RecordedProducts>(inputs, std::move(recorded))};
 }
 
-torch::Tensor attach_recorded_adjoint(const BoundStep& step, const Linearization& at,
+torch::Tensor attach_recorded_adjoint(const Inputs& inputs, const Linearization& at,
                                       std::shared_ptr<RecordedStep> recorded, AdjointRule rule,
                                       std::shared_ptr<Report> report) {
-  const auto leaves = recorded->leaves(step.context);
+  const auto leaves = recorded->leaves(inputs);
   return replayed(leaves, at.z.detach(),
                   [at, recorded = std::move(recorded), rule = std::move(rule),
                    report = std::move(report)](const torch::Tensor& g) {

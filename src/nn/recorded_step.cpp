@@ -1,7 +1,6 @@
 #include "nn/recorded_step.h"
 
 #include <ATen/autocast_mode.h>
-#include <ATen/ops/_foreach_copy.h>
 #include <torch/autograd.h>
 
 #include "deq/core/error.h"
@@ -46,48 +45,66 @@ void copy_into(const torch::Tensor& own, const torch::Tensor& from) {
 }
 
 torch::Tensor own_memory(const torch::Tensor& like) {
+  const torch::NoGradGuard no_grad;
   return torch::empty_like(like).copy_(like.detach());
+}
+
+std::vector<torch::Tensor> trained(const torch::nn::Module& module) {
+  std::vector<torch::Tensor> parameters;
+  for (const auto& parameter : module.parameters()) {
+    if (parameter.requires_grad()) parameters.push_back(parameter);
+  }
+  return parameters;
 }
 
 }  // namespace
 
-RecordedStep::RecordedStep(const BoundStep& like, const torch::Tensor& z)
-    : constant_{.cell = like.cell, .layout = like.layout, .context = {}},
-      tape_(constant_),
-      recorder_(make_graph_recorder(z.device())) {
-  const torch::NoGradGuard no_grad;
-  for (const auto& tensor : like.context) {
-    constant_.context.push_back(tensor.defined() ? own_memory(tensor) : tensor);
-    tape_.context.push_back(constant_.context.back());
-    if (!tensor.defined() || !tensor.requires_grad()) continue;
-    tape_.context.back() = constant_.context.back().detach().requires_grad_();
-    own_leaves_.push_back(tape_.context.back());
+BoundStep without_gradients(BoundStep step) {
+  for (auto& tensor : step.context) {
+    if (tensor.defined()) tensor = tensor.detach();
   }
-  for (const auto& parameter : like.cell->parameters()) {
-    if (parameter.requires_grad()) parameters_.push_back(parameter);
+  return step;
+}
+
+RecordedStep::RecordedStep(const StepShape& like)
+    : with_gradients_(like.with_gradients),
+      tape_{.cell = like.cell, .layout = like.layout, .context = {}},
+      constant_(tape_),
+      parameters_(trained(*like.cell)),
+      accumulators_(parameters_),
+      recorder_(make_graph_recorder(like.z.device())),
+      z_(own_memory(like.z)) {
+  for (const auto& input : like.inputs) {
+    inputs_.push_back(input.defined() ? own_memory(input) : input);
+    if (!with_gradients_ || !input.defined() || !input.requires_grad()) continue;
+    own_leaves_.push_back(inputs_.back().requires_grad_());
   }
   own_leaves_.insert(own_leaves_.end(), parameters_.begin(), parameters_.end());
-  z_ = own_memory(z);
+  prepare_graph_ = record([this] {
+    const torch::AutoGradMode on_tape(with_gradients_);
+    tape_.context = tape_.cell->prepare(inputs_);
+    constant_ = without_gradients(tape_);
+  });
   f_graph_ = record([this] {
     const torch::NoGradGuard constant;
     f_ = constant_(z_);
   });
+  if (with_gradients_) record_gradients();
 }
 
 std::unique_ptr<DeviceGraph> RecordedStep::record(const std::function<void()>& work) {
   const NoRememberedCasts fresh_casts;
-  return recorder_->record(work);
+  return recorder_->record([this, work] {
+    const GradAccumulators::Scope own(accumulators_);
+    work();
+  });
 }
 
-void RecordedStep::load(const Context& context) {
-  const torch::NoGradGuard no_grad;
-  std::vector<torch::Tensor> own, from;
-  for (size_t i = 0; i < context.size(); ++i) {
-    if (!context[i].defined()) continue;
-    own.push_back(constant_.context[i].variable_data());
-    from.push_back(context[i].detach());
+void RecordedStep::load(const Inputs& inputs) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i].defined()) copy_into(inputs_[i], inputs[i]);
   }
-  if (!own.empty()) at::_foreach_copy_(own, from);
+  prepare_graph_->replay();
 }
 
 torch::Tensor RecordedStep::f(const torch::Tensor& z) {
@@ -113,9 +130,8 @@ std::vector<torch::Tensor> RecordedStep::gradients_of(const torch::Tensor& value
 }
 
 void RecordedStep::record_gradients() {
-  if (tape_graph_) return;
   z_star_ = own_memory(z_).requires_grad_();
-  u_ = torch::zeros_like(z_);
+  u_ = own_memory(z_);
   tape_graph_ = record([this] {
     const torch::AutoGradMode on_tape(true);
     f_star_ = tape_(z_star_);
@@ -143,34 +159,38 @@ const std::vector<torch::Tensor>& RecordedStep::gradients(const torch::Tensor& u
   return gradients_;
 }
 
-void RecordedStep::record_product() {
-  product_u_ = torch::zeros_like(z_);
-  w_ = torch::zeros_like(z_);
+std::unique_ptr<RecordedStep::Product> RecordedStep::record_product() {
+  auto product = std::make_unique<Product>(Product{.u = own_memory(z_), .w = own_memory(z_)});
   const NoAutocast in_forward_types(z_);
-  product_graph_ = record([this] {
+  product->graph = record([this, &own = *product] {
     const torch::AutoGradMode on_tape(true);
-    product_ = gradient_of(f_star_, product_u_, /*differentiable=*/true);
+    own.value = gradient_of(f_star_, own.u, /*differentiable=*/true);
   });
-  product_gradients_graph_ = record([this] { product_gradients_ = gradients_of(product_, w_); });
+  product->gradients_graph =
+      record([this, &own = *product] { own.gradients = gradients_of(own.value, own.w); });
+  return product;
 }
 
-torch::Tensor RecordedStep::product(const torch::Tensor& u) {
-  if (!product_graph_) record_product();
-  copy_into(product_u_, u);
-  product_graph_->replay();
-  return product_.detach().clone();
+torch::Tensor RecordedStep::product(size_t number, const torch::Tensor& u) {
+  while (products_.size() <= number) products_.push_back(record_product());
+  auto& product = *products_[number];
+  copy_into(product.u, u);
+  product.graph->replay();
+  return product.value.detach().clone();
 }
 
-const std::vector<torch::Tensor>& RecordedStep::product_gradients(const torch::Tensor& w) {
-  copy_into(w_, w);
-  product_gradients_graph_->replay();
-  return product_gradients_;
+const std::vector<torch::Tensor>& RecordedStep::product_gradients(size_t number,
+                                                                  const torch::Tensor& w) {
+  auto& product = *products_[number];
+  copy_into(product.w, w);
+  product.gradients_graph->replay();
+  return product.gradients;
 }
 
-std::vector<torch::Tensor> RecordedStep::leaves(const Context& context) const {
+std::vector<torch::Tensor> RecordedStep::leaves(const Inputs& inputs) const {
   std::vector<torch::Tensor> result;
-  for (const auto& tensor : context) {
-    if (tensor.defined() && tensor.requires_grad()) result.push_back(tensor);
+  for (const auto& input : inputs) {
+    if (input.defined() && input.requires_grad()) result.push_back(input);
   }
   result.insert(result.end(), parameters_.begin(), parameters_.end());
   return result;

@@ -12,7 +12,7 @@ constexpr size_t kMostRecordings = 4;     // each holds the memory of a step wit
 constexpr size_t kMostSignatures = 1024;  // before they are forgotten
 
 /// Everything that a recording takes for granted.
-std::vector<int64_t> signature_of(const BoundStep& step, const torch::Tensor& z) {
+std::vector<int64_t> signature_of(const StepShape& shape) {
   std::vector<int64_t> signature;
   const auto add = [&](const torch::Tensor& tensor) {
     signature.push_back(tensor.defined() ? tensor.dim() : -1);
@@ -23,17 +23,18 @@ std::vector<int64_t> signature_of(const BoundStep& step, const torch::Tensor& z)
     signature.insert(signature.end(), tensor.sizes().begin(), tensor.sizes().end());
     signature.insert(signature.end(), tensor.strides().begin(), tensor.strides().end());
   };
-  add(z);
-  for (const auto& tensor : step.context) add(tensor);
-  // Parameters and buffers that the step reads itself are recorded by their place in memory.
-  for (const auto& tensors : {step.cell->parameters(), step.cell->buffers()}) {
+  add(shape.z);
+  for (const auto& tensor : shape.inputs) add(tensor);
+  // Parameters and buffers are recorded by their place in memory.
+  for (const auto& tensors : {shape.cell->parameters(), shape.cell->buffers()}) {
     for (const auto& tensor : tensors) {
-      add(tensor);
+      signature.push_back(tensor.requires_grad() ? 1 : 0);
       signature.push_back(static_cast<int64_t>(reinterpret_cast<intptr_t>(tensor.data_ptr())));
     }
   }
-  const auto device = z.device().type();
-  signature.push_back(step.cell->is_training() ? 1 : 0);
+  const auto device = shape.z.device().type();
+  signature.push_back(shape.with_gradients ? 1 : 0);
+  signature.push_back(shape.cell->is_training() ? 1 : 0);
   signature.push_back(at::autocast::is_autocast_enabled(device) ? 1 : 0);
   signature.push_back(static_cast<int64_t>(at::autocast::get_autocast_dtype(device)));
   signature.push_back(at::globalContext().allowTF32CuBLAS() ? 1 : 0);
@@ -43,18 +44,16 @@ std::vector<int64_t> signature_of(const BoundStep& step, const torch::Tensor& z)
 
 }  // namespace
 
-std::shared_ptr<RecordedStep> StepRecordings::lend(const BoundStep& step, const torch::Tensor& z,
-                                                   bool with_gradients) {
-  if (!records_graphs(z.device())) return nullptr;
-  const auto signature = signature_of(step, z);
+std::shared_ptr<RecordedStep> StepRecordings::lend(const StepShape& shape) {
+  if (!records_graphs(shape.z.device())) return nullptr;
+  const auto signature = signature_of(shape);
   const std::lock_guard lock(mutex_);
   if (seen_.size() > kMostSignatures) seen_.clear();
   if (seen_.insert(signature).second || refused_.contains(signature)) return nullptr;
   try {
     auto lent = find_free(signature);
-    if (!lent) lent = record(signature, step, z);
-    if (lent && with_gradients) lent->record_gradients();
-    if (lent) lent->load(step.context);
+    if (!lent) lent = record(signature, shape);
+    if (lent) lent->load(shape.inputs);
     return lent;
   } catch (const std::exception& error) {
     refused_.insert(signature);
@@ -74,8 +73,7 @@ std::shared_ptr<RecordedStep> StepRecordings::find_free(const Signature& signatu
 }
 
 std::shared_ptr<RecordedStep> StepRecordings::record(const Signature& signature,
-                                                     const BoundStep& step,
-                                                     const torch::Tensor& z) {
+                                                     const StepShape& shape) {
   if (entries_.size() >= kMostRecordings) {
     const auto oldest = std::find_if(entries_.rbegin(), entries_.rend(), [](const Entry& entry) {
       return entry.step.use_count() == 1;
@@ -83,7 +81,7 @@ std::shared_ptr<RecordedStep> StepRecordings::record(const Signature& signature,
     if (oldest == entries_.rend()) return nullptr;
     entries_.erase(std::next(oldest).base());
   }
-  entries_.push_front({signature, std::make_shared<RecordedStep>(step, z)});
+  entries_.push_front({signature, std::make_shared<RecordedStep>(shape)});
   return entries_.front().step;
 }
 

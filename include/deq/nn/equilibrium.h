@@ -96,7 +96,7 @@ class EquilibriumImpl : public torch::nn::Module {
   const EquilibriumOptions& options() const { return plan_.options(); }
 
  private:
-  Equilibrated prepare(const Inputs& inputs, const StateLayout& layout);
+  Equilibrated begin(const Inputs& inputs, const StateLayout& layout);
   Equilibrated solve(const EquilibriumPlan& plan, const Inputs& inputs, const State& z0,
                      const Solver& solver, const Callback& callback);
   Equilibrated unroll(const EquilibriumPlan& plan, const Inputs& inputs, const State& z0,

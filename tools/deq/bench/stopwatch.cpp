@@ -28,10 +28,14 @@ thread_local double counted_flops = 0;
 
 double convolution_flops(const torch::Tensor& x, const torch::Tensor& weight,
                          const std::vector<int64_t>& stride, const std::vector<int64_t>& padding) {
+  // One number may stand for all dimensions.
+  const auto in_dimension = [](const std::vector<int64_t>& numbers, int64_t d) {
+    return numbers[std::min(numbers.size() - 1, static_cast<size_t>(d - 2))];
+  };
   double pixels = 1;
   for (int64_t d = 2; d < x.dim(); ++d) {
-    const auto i = static_cast<size_t>(d - 2);
-    pixels *= static_cast<double>((x.size(d) + 2 * padding[i] - weight.size(d)) / stride[i] + 1);
+    const auto reach = x.size(d) + 2 * in_dimension(padding, d) - weight.size(d);
+    pixels *= static_cast<double>(reach / in_dimension(stride, d) + 1);
   }
   return 2.0 * static_cast<double>(x.size(0) * weight.numel()) * pixels;
 }
