@@ -4,14 +4,16 @@
 
 namespace deq::kernels {
 
-/// x [B, in, H, W] convolved with w [out, in, 3, 3], at stride 1 and padded to keep the size.
-/// Differentiable as often as wanted. Where the CPU kernel serves (float32, channels in multiples
-/// of eight and not too many) it is Winograd's, reads x once and gives y in channels-last order;
-/// elsewhere it is torch's, which is the oracle of the tests.
-at::Tensor convolution3x3(const at::Tensor& x, const at::Tensor& w);
+/// x [B, in, H, W] convolved with w [out, in, k, k], k odd, padded to keep the size at stride 1.
+/// Computes in the type of w and is differentiable as often as wanted; gradients for x are
+/// convolutions again, so that those of a product with J cost no more than the product. Where the
+/// CPU kernel serves (float32, k = 3, stride 1, channels in multiples of eight and not too many) it
+/// is Winograd's, reads x once and gives y in channels-last order; elsewhere it is torch's, which
+/// is the oracle of the tests.
+at::Tensor convolution(const at::Tensor& x, const at::Tensor& w, int64_t stride = 1);
 
 namespace cpu {
-bool winograd_serves(const at::Tensor& x, const at::Tensor& w);
+bool winograd_serves(const at::Tensor& x, const at::Tensor& w, int64_t stride = 1);
 at::Tensor winograd3x3(const at::Tensor& x, const at::Tensor& w);
 }  // namespace cpu
 

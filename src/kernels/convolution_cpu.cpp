@@ -16,9 +16,10 @@ constexpr int64_t kMostPairs = 32'768;
 
 }  // namespace
 
-bool winograd_serves(const at::Tensor& x, const at::Tensor& w) {
+bool winograd_serves(const at::Tensor& x, const at::Tensor& w, int64_t stride) {
   const bool floats = x.scalar_type() == at::kFloat && w.scalar_type() == at::kFloat;
-  return floats && x.is_cpu() && w.size(0) % winograd::kLanes == 0 &&
+  const bool kernel = w.size(2) == 3 && w.size(3) == 3 && stride == 1;
+  return floats && kernel && x.is_cpu() && w.size(0) % winograd::kLanes == 0 &&
          w.size(1) % winograd::kLanes == 0 && w.size(0) * w.size(1) <= kMostPairs;
 }
 

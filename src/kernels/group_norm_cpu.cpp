@@ -13,7 +13,8 @@
 
 // A thread takes whole samples, in channels-last order: a first pass sums over the pixels of every
 // channel, a second one writes. Numbers that belong to channels are repeated for a few pixels, so
-// that the inner loops are long. Sums are float64 from strip to strip.
+// that the inner loops are long. Sums are float64 from strip to strip; those of the moments are
+// about the first number of a group, so that the variance of numbers far from zero does not cancel.
 
 namespace deq::kernels {
 namespace {
@@ -21,58 +22,63 @@ namespace {
 constexpr int64_t kStrip = 32;  // times that a strip adds to each of its sums
 
 // NOLINTBEGIN(bugprone-macro-parentheses): T is a type.
-#define DEQ_GROUP_NORM_FUNCTIONS(T)                                                                \
-  /* sums[i] += x, squares[i] += x² over `count` rows of n. */                                    \
-  DEQ_VECTORISED void add_moments(const T* __restrict x, int64_t count, int64_t n,                 \
-                                  T* __restrict sums, T* __restrict squares) {                     \
-    for (int64_t k = 0; k < count; ++k, x += n) {                                                  \
-      for (int64_t i = 0; i < n; ++i) {                                                            \
-        sums[i] += x[i];                                                                           \
-        squares[i] += x[i] * x[i];                                                                 \
-      }                                                                                            \
-    }                                                                                              \
-  }                                                                                                \
-  /* y = scale ⊙ x + shift (+ addend), not below `least`. */                                     \
-  DEQ_VECTORISED void normalise(const T* __restrict x, const T* __restrict addend, int64_t count,  \
-                                int64_t n, const T* __restrict scale, const T* __restrict shift,   \
-                                T least, T* __restrict y) {                                        \
-    for (int64_t k = 0; k < count; ++k, x += n, y += n) {                                          \
-      if (addend != nullptr) {                                                                     \
-        for (int64_t i = 0; i < n; ++i) {                                                          \
-          const T value = scale[i] * x[i] + shift[i] + addend[i];                                  \
-          y[i] = value < least ? least : value;                                                    \
-        }                                                                                          \
-        addend += n;                                                                               \
-      } else {                                                                                     \
-        for (int64_t i = 0; i < n; ++i) {                                                          \
-          const T value = scale[i] * x[i] + shift[i];                                              \
-          y[i] = value < least ? least : value;                                                    \
-        }                                                                                          \
-      }                                                                                            \
-    }                                                                                              \
-  }                                                                                                \
-  /* pulled = g where y > 0, over n numbers. */                                                    \
-  DEQ_VECTORISED void mask(const T* __restrict g, const T* __restrict y, int64_t n,                \
-                           T* __restrict pulled) {                                                 \
-    for (int64_t i = 0; i < n; ++i) pulled[i] = y[i] > 0 ? g[i] : 0;                               \
-  }                                                                                                \
-  /* sums[i] += g, products[i] += g·x over `count` rows of n. */                                  \
-  DEQ_VECTORISED void add_products(const T* __restrict g, const T* __restrict x, int64_t count,    \
-                                   int64_t n, T* __restrict sums, T* __restrict products) {        \
-    for (int64_t k = 0; k < count; ++k, g += n, x += n) {                                          \
-      for (int64_t i = 0; i < n; ++i) {                                                            \
-        sums[i] += g[i];                                                                           \
-        products[i] += g[i] * x[i];                                                                \
-      }                                                                                            \
-    }                                                                                              \
-  }                                                                                                \
-  /* out = a ⊙ pulled + b ⊙ x + c; out may be pulled. */                                       \
-  DEQ_VECTORISED void combine(const T* pulled, const T* __restrict x, int64_t count, int64_t n,    \
-                              const T* __restrict a, const T* __restrict b, const T* __restrict c, \
-                              T* out) {                                                            \
-    for (int64_t k = 0; k < count; ++k, pulled += n, x += n, out += n) {                           \
-      for (int64_t i = 0; i < n; ++i) out[i] = a[i] * pulled[i] + b[i] * x[i] + c[i];              \
-    }                                                                                              \
+#define DEQ_GROUP_NORM_FUNCTIONS(T)                                                               \
+  /* With d = x − pivot: sums[i] += d, squares[i] += d² over `count` rows of n. */             \
+  DEQ_VECTORISED void add_moments(const T* __restrict x, int64_t count, int64_t n,                \
+                                  const T* __restrict pivot, T* __restrict sums,                  \
+                                  T* __restrict squares) {                                        \
+    for (int64_t k = 0; k < count; ++k, x += n) {                                                 \
+      for (int64_t i = 0; i < n; ++i) {                                                           \
+        const T away = x[i] - pivot[i];                                                           \
+        sums[i] += away;                                                                          \
+        squares[i] += away * away;                                                                \
+      }                                                                                           \
+    }                                                                                             \
+  }                                                                                               \
+  /* y = scale ⊙ x + shift (+ addend), not below `least`. */                                    \
+  DEQ_VECTORISED void normalise(const T* __restrict x, const T* __restrict addend, int64_t count, \
+                                int64_t n, const T* __restrict scale, const T* __restrict shift,  \
+                                T least, T* __restrict y) {                                       \
+    for (int64_t k = 0; k < count; ++k, x += n, y += n) {                                         \
+      if (addend != nullptr) {                                                                    \
+        for (int64_t i = 0; i < n; ++i) {                                                         \
+          const T value = scale[i] * x[i] + shift[i] + addend[i];                                 \
+          y[i] = value < least ? least : value;                                                   \
+        }                                                                                         \
+        addend += n;                                                                              \
+      } else {                                                                                    \
+        for (int64_t i = 0; i < n; ++i) {                                                         \
+          const T value = scale[i] * x[i] + shift[i];                                             \
+          y[i] = value < least ? least : value;                                                   \
+        }                                                                                         \
+      }                                                                                           \
+    }                                                                                             \
+  }                                                                                               \
+  /* pulled = g where y > 0, over n numbers. */                                                   \
+  DEQ_VECTORISED void mask(const T* __restrict g, const T* __restrict y, int64_t n,               \
+                           T* __restrict pulled) {                                                \
+    for (int64_t i = 0; i < n; ++i) pulled[i] = y[i] > 0 ? g[i] : 0;                              \
+  }                                                                                               \
+  /* sums[i] += g, products[i] += g·(x − mean) over `count` rows of n. */                      \
+  DEQ_VECTORISED void add_products(const T* __restrict g, const T* __restrict x, int64_t count,   \
+                                   int64_t n, const T* __restrict mean, T* __restrict sums,       \
+                                   T* __restrict products) {                                      \
+    for (int64_t k = 0; k < count; ++k, g += n, x += n) {                                         \
+      for (int64_t i = 0; i < n; ++i) {                                                           \
+        sums[i] += g[i];                                                                          \
+        products[i] += g[i] * (x[i] - mean[i]);                                                   \
+      }                                                                                           \
+    }                                                                                             \
+  }                                                                                               \
+  /* out = a ⊙ pulled + b ⊙ (x − mean) + c; out may be pulled. */                           \
+  DEQ_VECTORISED void combine(const T* pulled, const T* __restrict x, int64_t count, int64_t n,   \
+                              const T* __restrict mean, const T* __restrict a,                    \
+                              const T* __restrict b, const T* __restrict c, T* out) {             \
+    for (int64_t k = 0; k < count; ++k, pulled += n, x += n, out += n) {                          \
+      for (int64_t i = 0; i < n; ++i) {                                                           \
+        out[i] = a[i] * pulled[i] + b[i] * (x[i] - mean[i]) + c[i];                               \
+      }                                                                                           \
+    }                                                                                             \
   }
 
 // NOLINTEND(bugprone-macro-parentheses)
@@ -136,14 +142,19 @@ void forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bi
   const T least = options.relu ? T{0} : -std::numeric_limits<T>::infinity();
   at::parallel_for(0, x.size(0), 1, [&](int64_t first, int64_t last) {
     std::vector<T> work(static_cast<size_t>(2 * rows.width));
+    std::vector<T> pivot(static_cast<size_t>(rows.width));
     std::vector<double> totals(static_cast<size_t>(2 * rows.channels));
     for (int64_t b = first; b < last; ++b) {
       const T* const from = sample<T>(x, b);
       const T* const added = sample<T>(addend, b);
-      sum_in_strips(rows, work, totals.data(),
-                    [&](int64_t row, int64_t count, T* sums, T* squares) {
-                      add_moments(from + row * rows.width, count, rows.width, sums, squares);
-                    });
+      for (int64_t c = 0; c < rows.channels; ++c) {
+        pivot[static_cast<size_t>(c)] = from[c / per_group * per_group];
+      }
+      repeat(rows, pivot.data());
+      sum_in_strips(
+          rows, work, totals.data(), [&](int64_t row, int64_t count, T* sums, T* squares) {
+            add_moments(from + row * rows.width, count, rows.width, pivot.data(), sums, squares);
+          });
       T* const scale = work.data();
       T* const shift = scale + rows.width;
       for (int64_t group = 0; group < options.groups; ++group) {
@@ -152,7 +163,8 @@ void forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bi
           sum += totals[static_cast<size_t>(c)];
           square += totals[static_cast<size_t>(rows.channels + c)];
         }
-        const double centre = sum / n, variance = std::max(square / n - centre * centre, 0.0);
+        const double away = sum / n, variance = std::max(square / n - away * away, 0.0);
+        const double centre = away + pivot[static_cast<size_t>(group * per_group)];
         const double inverse = 1 / std::sqrt(variance + options.eps);
         mean[b * options.groups + group] = static_cast<T>(centre);
         rstd[b * options.groups + group] = static_cast<T>(inverse);
@@ -170,8 +182,8 @@ void forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bi
   });
 }
 
-/// With s = Σ a and p = Σ a x over a group, a = ∂y ⊙ weight, and n numbers in it:
-///   ∂x = rstd·a + q·x − q·mean − rstd·s/n,  q = (s·mean − p) rstd³/n.
+/// With s = Σ a and p = Σ a (x − mean) over a group, a = ∂y ⊙ weight, and n numbers in it:
+///   ∂x = rstd·a − p rstd³/n·(x − mean) − rstd·s/n.
 template <class T>
 void backward(const at::Tensor& g, const at::Tensor& x, const at::Tensor& y,
               const at::Tensor& means, const at::Tensor& rstds, const at::Tensor& weight,
@@ -183,7 +195,12 @@ void backward(const at::Tensor& g, const at::Tensor& x, const at::Tensor& y,
   const auto n = static_cast<double>(per_group * rows.rows * rows.repeats);
   at::parallel_for(0, x.size(0), 1, [&](int64_t first, int64_t last) {
     std::vector<T> work(static_cast<size_t>(3 * rows.width));
+    std::vector<T> centres(static_cast<size_t>(rows.width));
     for (int64_t b = first; b < last; ++b) {
+      for (int64_t c = 0; c < rows.channels; ++c) {
+        centres[static_cast<size_t>(c)] = mean[b * groups + c / per_group];
+      }
+      repeat(rows, centres.data());
       const T *const from = sample<T>(x, b), *const image = sample<T>(y, b);
       const T* const pull = image != nullptr ? sample<T>(pulled, b) : sample<T>(g, b);
       double* const totals = sums.data_ptr<double>() + b * 2 * rows.channels;
@@ -193,7 +210,7 @@ void backward(const at::Tensor& g, const at::Tensor& x, const at::Tensor& y,
           mask(sample<T>(g, b) + at, image + at, count * rows.width,
                pulled.data_ptr<T>() + b * pulled.stride(0) + at);
         }
-        add_products(pull + at, from + at, count, rows.width, own, products);
+        add_products(pull + at, from + at, count, rows.width, centres.data(), own, products);
       });
       T *const c1 = work.data(), *const c2 = c1 + rows.width, *const c3 = c2 + rows.width;
       for (int64_t group = 0; group < groups; ++group) {
@@ -203,16 +220,16 @@ void backward(const at::Tensor& g, const at::Tensor& x, const at::Tensor& y,
           s += factor * totals[c];
           p += factor * totals[rows.channels + c];
         }
-        const double centre = mean[b * groups + group], inverse = rstd[b * groups + group];
-        const double q = (s * centre - p) * inverse * inverse * inverse / n;
+        const double inverse = rstd[b * groups + group];
+        const double q = p * inverse * inverse * inverse / n;
         for (int64_t c = group * per_group; c < (group + 1) * per_group; ++c) {
           c1[c] = static_cast<T>(inverse * (w != nullptr ? w[c] : T{1}));
-          c2[c] = static_cast<T>(q);
-          c3[c] = static_cast<T>(-q * centre - inverse * s / n);
+          c2[c] = static_cast<T>(-q);
+          c3[c] = static_cast<T>(-inverse * s / n);
         }
       }
       for (T* row : {c1, c2, c3}) repeat(rows, row);
-      combine(pull, from, rows.rows, rows.width, c1, c2, c3,
+      combine(pull, from, rows.rows, rows.width, centres.data(), c1, c2, c3,
               for_x.data_ptr<T>() + b * for_x.stride(0));
     }
   });
@@ -222,50 +239,40 @@ void backward(const at::Tensor& g, const at::Tensor& x, const at::Tensor& y,
 
 namespace cpu {
 
-bool group_norm_serves(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& addend) {
-  const auto type = x.scalar_type();
-  const auto fits = [&](const at::Tensor& other) {
-    return !other.defined() || other.scalar_type() == type;
-  };
-  return x.is_cpu() && x.dim() == 4 && (type == at::kFloat || type == at::kDouble) &&
-         fits(weight) && fits(addend);
-}
-
-std::tuple<at::Tensor, at::Tensor, at::Tensor> group_norm(const at::Tensor& x,
-                                                          const at::Tensor& weight,
-                                                          const at::Tensor& bias,
-                                                          const at::Tensor& addend,
-                                                          const GroupNormOptions& options) {
+GroupNormOutputs group_norm(const at::Tensor& x, const OptionalTensor& weight,
+                            const OptionalTensor& bias, const OptionalTensor& addend,
+                            int64_t groups, double eps, bool relu,
+                            std::optional<at::ScalarType> /*type: always that of x*/) {
   auto y = empty_images(x.sizes(), x.options());
-  auto mean = at::empty({x.size(0), options.groups}, x.options()), rstd = at::empty_like(mean);
-  const auto added = addend.defined() ? dense_pixels(addend) : addend;
+  auto mean = at::empty({x.size(0), groups}, x.options()), rstd = at::empty_like(mean);
   AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "group_norm", [&] {
-    forward<scalar_t>(dense_pixels(x), weight, bias, added, options, y, mean, rstd);
+    forward<scalar_t>(x, weight.value_or(at::Tensor()), bias.value_or(at::Tensor()),
+                      addend.value_or(at::Tensor()), {.groups = groups, .eps = eps, .relu = relu},
+                      y, mean, rstd);
   });
   return {y, mean, rstd};
 }
 
 GroupNormGradients group_norm_backward(const at::Tensor& g, const at::Tensor& x,
-                                       const at::Tensor& y, const at::Tensor& mean,
-                                       const at::Tensor& rstd, const at::Tensor& weight,
-                                       const GroupNormWanted& wanted) {
-  const auto pull = dense_pixels(g);
-  GroupNormGradients to{.for_x = empty_images(x.sizes(), x.options())};
+                                       const OptionalTensor& y, const at::Tensor& mean,
+                                       const at::Tensor& rstd, const OptionalTensor& weight,
+                                       bool affine, bool addend) {
+  const auto for_x = empty_images(x.sizes(), x.options());
   // What passes the ReLU is kept where it is wanted; otherwise ∂x is made in its place.
-  if (wanted.addend) to.for_addend = y.defined() ? empty_images(x.sizes(), x.options()) : pull;
-  const auto& pulled = wanted.addend ? to.for_addend : to.for_x;
+  at::Tensor for_addend, for_weight, for_bias;
+  if (addend && y) for_addend = empty_images(x.sizes(), x.options());
+  const auto& pulled = for_addend.defined() ? for_addend : for_x;
   const auto sums = at::empty({x.size(0), 2, x.size(1)}, x.options().dtype(at::kDouble));
   AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "group_norm_backward", [&] {
-    backward<scalar_t>(pull, dense_pixels(x), y, mean, rstd, weight, pulled, to.for_x, sums);
+    backward<scalar_t>(g, x, y.value_or(at::Tensor()), mean, rstd, weight.value_or(at::Tensor()),
+                       pulled, for_x, sums);
   });
-  if (!wanted.affine) return to;
-  const auto per_group = x.size(1) / mean.size(1);
-  const auto own_mean = mean.repeat_interleave(per_group, 1);
-  const auto own_rstd = rstd.repeat_interleave(per_group, 1);
-  const auto sum = sums.select(1, 0), product = sums.select(1, 1);
-  to.for_bias = sum.sum(0).to(x.scalar_type());
-  to.for_weight = ((product - sum * own_mean) * own_rstd).sum(0).to(x.scalar_type());
-  return to;
+  if (affine) {
+    const auto own_rstd = rstd.repeat_interleave(x.size(1) / mean.size(1), 1);
+    for_bias = sums.select(1, 0).sum(0).to(x.scalar_type());
+    for_weight = (sums.select(1, 1) * own_rstd).sum(0).to(x.scalar_type());
+  }
+  return {for_x, for_weight, for_bias, for_addend};
 }
 
 }  // namespace cpu

@@ -1,10 +1,29 @@
 #include "deq/models/mdeq_cell.h"
 
+#include <ATen/autocast_mode.h>
+
 #include "models/mdeq_block.h"
 #include "models/mdeq_fusion.h"
 #include "models/mdeq_layers.h"
 
 namespace deq {
+namespace {
+
+/// Between two states f computes in one type: under autocast in autocast's. The CPU's norms want
+/// the residuals as they are.
+torch::ScalarType compute_type(const torch::Tensor& x) {
+  const auto device = x.device().type();
+  const bool casts = device == torch::kCUDA && x.scalar_type() == torch::kFloat32 &&
+                     at::autocast::is_autocast_enabled(device);
+  return casts ? at::autocast::get_autocast_dtype(device) : x.scalar_type();
+}
+
+torch::Tensor in_type(const torch::Tensor& x, torch::ScalarType type) {
+  if (x.scalar_type() == type) return x;
+  return x.to(x.options().dtype(type), /*non_blocking=*/false, /*copy=*/false, kMdeqOrder);
+}
+
+}  // namespace
 
 // NOLINTNEXTLINE(performance-unnecessary-value-param): generators go by value, as in torch's API.
 MdeqCellImpl::MdeqCellImpl(const MdeqOptions& options, std::optional<at::Generator> generator)
@@ -31,7 +50,7 @@ State MdeqCellImpl::initial_state(const Inputs& inputs) {
           width, " cannot be halved ", channels_.size() - 1, " times, both must be multiples of ",
           smallest);
   State z;
-  const auto options = injection.options().memory_format(mdeq_order(injection.device()));
+  const auto options = injection.options().memory_format(kMdeqOrder);
   for (size_t i = 0; i < channels_.size(); ++i) {
     const auto shape = {injection.size(0), channels_[i], height >> i, width >> i};
     z.push_back(torch::empty(shape, options).zero_());
@@ -40,7 +59,7 @@ State MdeqCellImpl::initial_state(const Inputs& inputs) {
 }
 
 Context MdeqCellImpl::prepare(const Inputs& inputs) {
-  const auto& injection = inputs.at(0);
+  const auto injection = in_type(inputs.at(0), compute_type(inputs.at(0)));
   Context context{injection};
   for (const auto& blocks : branches_) {
     for (const auto& block : blocks) {
@@ -55,10 +74,11 @@ Context MdeqCellImpl::prepare(const Inputs& inputs) {
 State MdeqCellImpl::step(const State& z, const Context& context) {
   MdeqPrepared prepared(context);
   torch::Tensor injection = prepared.next();  // for the very first block alone
+  const auto type = injection.scalar_type();
   State blocks_out;
   blocks_out.reserve(z.size());
   for (size_t i = 0; i < branches_.size(); ++i) {
-    auto y = z[i];
+    auto y = in_type(z[i], type);
     for (const auto& block : branches_[i]) {
       y = block->step(y, injection, prepared);
       injection.reset();
@@ -68,7 +88,9 @@ State MdeqCellImpl::step(const State& z, const Context& context) {
   if (fusions_.size() == 1) return blocks_out;
   State fused;
   fused.reserve(z.size());
-  for (const auto& fusion : fusions_) fused.push_back(fusion->step(blocks_out, prepared));
+  for (const auto& fusion : fusions_) {
+    fused.push_back(fusion->step(blocks_out, prepared, z[0].scalar_type()));
+  }
   return fused;
 }
 

@@ -21,13 +21,17 @@ torch::Tensor initial_weight(const MdeqConvolutionOptions& options,
 MdeqConvolutionImpl::MdeqConvolutionImpl(const MdeqConvolutionOptions& options,
                                          const OptionalGenerator& generator)
     : stride_(options.stride),
-      padding_(options.kernel / 2),
       weight_(*this, "weight", initial_weight(options, generator), options.weight_norm) {}
 
+void MdeqConvolutionImpl::prepare(Context& context) const {
+  auto weight = weight_.value();
+  // In the order of the state, or every step would bring it there; CPU kernels have their own.
+  if (weight.is_cuda()) weight = weight.contiguous(kMdeqOrder);
+  context.push_back(weight);
+}
+
 torch::Tensor MdeqConvolutionImpl::step(const torch::Tensor& x, MdeqPrepared& prepared) const {
-  const auto& weight = prepared.next();
-  if (padding_ == 1 && stride_ == 1) return kernels::convolution3x3(x, weight);
-  return torch::conv2d(x, weight, /*bias=*/{}, stride_, padding_);
+  return kernels::convolution(x, prepared.next(), stride_);
 }
 
 }  // namespace deq

@@ -20,11 +20,11 @@ class MdeqConvolutionImpl : public torch::nn::Module {
  public:
   MdeqConvolutionImpl(const MdeqConvolutionOptions& options, const OptionalGenerator& generator);
 
-  void prepare(Context& context) const { context.push_back(weight_.value()); }
+  void prepare(Context& context) const;
   torch::Tensor step(const torch::Tensor& x, MdeqPrepared& prepared) const;
 
  private:
-  int64_t stride_, padding_;
+  int64_t stride_;
   Weight weight_;
 };
 TORCH_MODULE(MdeqConvolution);

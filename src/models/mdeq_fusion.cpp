@@ -1,5 +1,6 @@
 #include "models/mdeq_fusion.h"
 
+#include "kernels/upsample.h"
 #include "models/mdeq_norm.h"
 
 namespace deq {
@@ -52,16 +53,21 @@ void MdeqFusion::prepare(Context& context) const {
   post_.conv->prepare(context);
 }
 
-torch::Tensor MdeqFusion::step(const State& x, MdeqPrepared& prepared) {
+torch::Tensor MdeqFusion::step(const State& x, MdeqPrepared& prepared, torch::ScalarType type) {
+  const auto finish = [&](const torch::Tensor& fused) {
+    return normed(post_.norm, post_.conv->step(fused, prepared), {}, /*relu=*/false, type);
+  };
   // Repeating is linear: what comes from coarser scales is summed on the way up, at the lower
-  // resolutions. Then `sum` is a tensor made here, so it may be added to in place.
+  // resolutions.
   torch::Tensor sum;
   for (size_t j = x.size() - 1; j > scale_; --j) {
     const auto term = sources_[j][0].step(x[j], prepared, sum);
-    sum = torch::upsample_nearest2d(term, x[j - 1].sizes().slice(2));
+    const bool arrived = j - 1 == scale_;
+    sum = kernels::upsample_add(term, arrived ? x[scale_] : torch::Tensor(),
+                                /*relu=*/arrived && scale_ == 0);
   }
-  sum = sum.defined() ? sum.add_(x[scale_]) : x[scale_];
-  if (scale_ == 0) return post_.step(sum.relu_(), prepared);
+  if (scale_ == 0) return finish(sum);
+  if (!sum.defined()) sum = x[scale_];  // the coarsest
   for (size_t j = scale_; j-- > 0;) {
     auto term = x[j];
     const auto& chain = sources_[j];
@@ -70,7 +76,7 @@ torch::Tensor MdeqFusion::step(const State& x, MdeqPrepared& prepared) {
     }
     sum = chain.back().step(term, prepared, sum, /*relu=*/j == 0);
   }
-  return post_.step(sum, prepared);
+  return finish(sum);
 }
 
 }  // namespace deq

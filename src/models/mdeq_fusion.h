@@ -20,7 +20,8 @@ class MdeqFusion {
              const OptionalGenerator& generator);
 
   void prepare(Context& context) const;
-  torch::Tensor step(const State& x, MdeqPrepared& prepared);
+  /// In the type of the state, whatever that of x is.
+  torch::Tensor step(const State& x, MdeqPrepared& prepared, torch::ScalarType type);
 
  private:
   struct NormedConvolution {

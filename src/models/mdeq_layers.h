@@ -17,11 +17,9 @@ using OptionalGenerator = std::optional<at::Generator>;
 /// The standard deviation of all convolution weights at the start, but of normalised ones.
 constexpr double kMdeqSpread = 0.01;
 
-/// The order in which images and states lie in memory. On the CPU all channels of a pixel are side
-/// by side, for our own convolutions and norms; elsewhere torch's norms want whole planes.
-inline torch::MemoryFormat mdeq_order(torch::Device device) {
-  return device.is_cpu() ? torch::MemoryFormat::ChannelsLast : torch::MemoryFormat::Contiguous;
-}
+/// The order in which images and states lie in memory: all channels of a pixel side by side, as
+/// our norms and the fastest convolutions of CPU and GPU want them.
+constexpr auto kMdeqOrder = torch::MemoryFormat::ChannelsLast;
 
 /// A convolution of stem or head, padded to keep the size.
 torch::nn::Conv2d mdeq_conv2d(int64_t in, int64_t out, int64_t kernel, int64_t stride, bool bias,

@@ -6,12 +6,15 @@
 
 namespace deq {
 
-/// GN(x), plus `addend` where there is one.
+/// GN(x), plus `addend` where there is one; in the type of x where none is named.
 inline torch::Tensor normed(const torch::nn::GroupNorm& norm, const torch::Tensor& x,
-                            const torch::Tensor& addend = {}, bool relu = false) {
-  return kernels::group_norm(
-      x, norm->weight, norm->bias, addend,
-      {.groups = norm->options.num_groups(), .eps = norm->options.eps(), .relu = relu});
+                            const torch::Tensor& addend = {}, bool relu = false,
+                            std::optional<torch::ScalarType> type = {}) {
+  return kernels::group_norm(x, norm->weight, norm->bias, addend,
+                             {.groups = norm->options.num_groups(),
+                              .eps = norm->options.eps(),
+                              .relu = relu,
+                              .type = type});
 }
 
 /// ReLU(GN(x)), or ReLU(GN(x) + addend).

@@ -25,7 +25,7 @@ MdeqTrunk::MdeqTrunk(const MdeqOptions& options, std::optional<at::Generator> ge
 torch::Tensor MdeqTrunk::inject(const torch::Tensor& images) {
   require(images.dim() == 4 && images.size(1) == options_.image_channels, "mdeq: images of shape ",
           images.sizes(), ", must be [B, ", options_.image_channels, ", H, W]");
-  const auto features = stem_->forward(images.contiguous(mdeq_order(images.device())));
+  const auto features = stem_->forward(images.contiguous(kMdeqOrder));
   const auto injection = stage0_.is_empty() ? features : stage0_->forward(features);
   // Autocast may have left another type; that of the injection becomes the state's.
   return injection.to(images.scalar_type());

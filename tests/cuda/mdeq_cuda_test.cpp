@@ -1,0 +1,109 @@
+#include <torch/autograd.h>
+
+#include "deq/core/linearization.h"
+#include "deq/models/mdeq_cell.h"
+#include "deq/train/precision.h"
+#include "gpu_test.h"
+
+// The multiscale cell on the GPU, in every precision, against the CPU in float64.
+
+namespace deq {
+namespace {
+
+/// Shapes like those that matter, and some that no vector divides.
+MdeqOptions cell_options(bool odd) {
+  MdeqOptions options{.expansion = 5, .groups = odd ? 2 : 8, .dropout = 0};
+  options.channels = odd ? std::vector<int64_t>{6, 10, 14} : std::vector<int64_t>{32, 64, 128};
+  options.head_channels = {2, 2, 2};
+  return options;
+}
+
+struct Outcome {
+  torch::Tensor f{}, product{};
+  std::vector<torch::Tensor> gradients{};  // of ⟨v, f⟩ + ½‖vᵀJ‖², for all parameters and the input
+};
+
+class MdeqCudaTest : public test::GpuTest {
+ protected:
+  Outcome outcome(MdeqCell cell, torch::Device device, Precision precision,
+                  const torch::Tensor& injection, const torch::Tensor& slab,
+                  const torch::Tensor& probe) {
+    const auto type = storage_type(precision);
+    cell->to(device, type);
+    const PrecisionScope scope(precision, device);
+    const auto leaf = [&](const torch::Tensor& t) { return t.to(device, type).detach(); };
+    const auto input = leaf(injection).requires_grad_();
+    const auto v = leaf(probe);
+    const auto layout = StateLayout::of(cell->initial_state({input}));
+    const auto context = cell->prepare({input});
+    Linearization at;
+    at.z = leaf(slab).requires_grad_();
+    at.f = layout.pack(cell->step(layout.unpack(at.z), context));
+    EXPECT_EQ(at.f.scalar_type(), type);
+    Outcome result{.f = at.f.detach(), .product = at.vjp(v, /*differentiable=*/true)};
+    auto variables = cell->parameters();
+    variables.push_back(input);
+    const auto scalar = (v * at.f).sum() + result.product.square().sum() / 2;
+    result.gradients = torch::autograd::grad({scalar}, variables);
+    return result;
+  }
+
+  static double relative(const torch::Tensor& gpu, const torch::Tensor& cpu) {
+    const auto expected = cpu.detach().to(torch::kFloat64);
+    const auto difference = gpu.detach().to(torch::kCPU, torch::kFloat64) - expected;
+    return (difference.norm() / expected.norm()).item<double>();
+  }
+};
+
+TEST_F(MdeqCudaTest, EveryPrecisionIsTheCpusWithinIts) {
+  for (const bool odd : {false, true}) {
+    MdeqCell cell(cell_options(odd), generator_);
+    const int64_t batch = 3;
+    const auto f64 = torch::TensorOptions(torch::kFloat64);
+    const auto injection = torch::randn({batch, odd ? 6 : 32, 8, 12}, generator_, f64);
+    const auto dim = StateLayout::of(cell->initial_state({injection})).dim();
+    const auto slab = torch::randn({batch, dim}, generator_, f64);
+    const auto probe = torch::randn({batch, dim}, generator_, f64);
+    const auto exact = outcome(cell, torch::kCPU, Precision::Float64, injection, slab, probe);
+    // Rounding moves f by a few units; and it switches the ReLUs of what is near zero, a share p of
+    // all entries that grows with it, which moves products with J by √p. In float32 that is one
+    // entry or none.
+    struct Bound {
+      Precision precision;
+      double f, product, gradients;
+    };
+    for (const auto& bound : {Bound{Precision::Float64, 1e-12, 1e-12, 1e-11},
+                              {Precision::Float32, 1e-5, 0.02, 0.05},
+                              {Precision::TensorFloat32, 0.01, 0.1, 0.2},
+                              {Precision::BFloat16, 0.05, 0.3, 0.6}}) {
+      SCOPED_TRACE(c10::str(odd ? "odd, " : "even, ", static_cast<int>(bound.precision)));
+      const auto gpu = outcome(cell, torch::kCUDA, bound.precision, injection, slab, probe);
+      EXPECT_LT(relative(gpu.f, exact.f), bound.f);
+      EXPECT_LT(relative(gpu.product, exact.product), bound.product);
+      std::vector<torch::Tensor> own, expected;
+      for (size_t i = 0; i < exact.gradients.size(); ++i) {
+        own.push_back(gpu.gradients[i].flatten());
+        expected.push_back(exact.gradients[i].flatten());
+        EXPECT_TRUE(own[i].ne(0).any().item<bool>()) << cell->named_parameters().keys()[i];
+      }
+      EXPECT_LT(relative(torch::cat(own), torch::cat(expected)), bound.gradients);
+    }
+    cell->to(torch::kCPU, torch::kFloat64);
+  }
+}
+
+TEST_F(MdeqCudaTest, TheStateStaysInChannelsLastOrder) {
+  MdeqCell cell(cell_options(false), generator_);
+  cell->to(torch::kCUDA);
+  const auto injection = draw({2, 32, 8, 8});
+  const PrecisionScope scope(Precision::BFloat16, torch::kCUDA);
+  const torch::NoGradGuard no_grad;
+  const auto z = cell->initial_state({injection});
+  for (const auto& scale : cell->step(z, cell->prepare({injection}))) {
+    EXPECT_EQ(scale.scalar_type(), torch::kFloat32);
+    EXPECT_TRUE(scale.is_contiguous(torch::MemoryFormat::ChannelsLast)) << scale.sizes();
+  }
+}
+
+}  // namespace
+}  // namespace deq
