@@ -19,22 +19,6 @@ OptionalTensor dense_or_none(const at::Tensor& images) {
   return images.defined() ? OptionalTensor(dense_pixels(images)) : std::nullopt;
 }
 
-GroupNormSecondGradients plain_double_backward(const at::Tensor& v, const OptionalTensor& v_addend,
-                                               const at::Tensor& g, const at::Tensor& x,
-                                               const OptionalTensor& y, const at::Tensor& mean,
-                                               const at::Tensor& rstd, const OptionalTensor& weight,
-                                               bool affine) {
-  auto result = reference::group_norm_double_backward(v, v_addend.value_or(at::Tensor()),
-                                                      {.g = g,
-                                                       .x = x,
-                                                       .y = y.value_or(at::Tensor()),
-                                                       .mean = mean,
-                                                       .rstd = rstd,
-                                                       .weight = weight.value_or(at::Tensor())});
-  if (!affine) std::get<2>(result).reset();
-  return result;
-}
-
 template <class Function>
 auto find_operator(const char* name) {
   return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Function>();
@@ -63,7 +47,7 @@ GroupNormSecondGradients call_double_backward(const at::Tensor& v, const at::Ten
                                               const Point& at, bool affine) {
   const at::AutoDispatchBelowAutograd below_autograd;
   static const auto op =
-      find_operator<decltype(plain_double_backward)>("deq::group_norm_double_backward");
+      find_operator<decltype(cpu::group_norm_double_backward)>("deq::group_norm_double_backward");
   return op.call(dense_pixels(v), dense_or_none(v_addend), dense_pixels(at.g), dense_pixels(at.x),
                  dense_or_none(at.y), at.mean, at.rstd, as_optional(at.weight), affine);
 }
@@ -198,7 +182,7 @@ TORCH_LIBRARY_FRAGMENT(deq, library) {
 TORCH_LIBRARY_IMPL(deq, CPU, library) {
   library.impl("group_norm", &cpu::group_norm);
   library.impl("group_norm_backward", &cpu::group_norm_backward);
-  library.impl("group_norm_double_backward", &plain_double_backward);
+  library.impl("group_norm_double_backward", &cpu::group_norm_double_backward);
 }
 
 bool group_norm_serves(const at::Tensor& x, const at::Tensor& weight,

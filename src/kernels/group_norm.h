@@ -90,6 +90,13 @@ GroupNormGradients group_norm_backward(const at::Tensor& g, const at::Tensor& x,
                                        const at::Tensor& rstd, const OptionalTensor& weight,
                                        bool affine, bool addend);
 
+GroupNormSecondGradients group_norm_double_backward(const at::Tensor& v,
+                                                    const OptionalTensor& v_addend,
+                                                    const at::Tensor& g, const at::Tensor& x,
+                                                    const OptionalTensor& y, const at::Tensor& mean,
+                                                    const at::Tensor& rstd,
+                                                    const OptionalTensor& weight, bool affine);
+
 }  // namespace cpu
 
 }  // namespace deq::kernels

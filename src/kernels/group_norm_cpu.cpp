@@ -8,18 +8,19 @@
 #include <vector>
 
 #include "kernels/group_norm.h"
+#include "kernels/group_norm_rows.h"
 #include "kernels/images.h"
 #include "kernels/vectorised.h"
 
-// A thread takes whole samples, in channels-last order: a first pass sums over the pixels of every
-// channel, a second one writes. Numbers that belong to channels are repeated for a few pixels, so
-// that the inner loops are long. Sums are float64 from strip to strip; those of the moments are
-// about the first number of a group, so that the variance of numbers far from zero does not cancel.
+// The sums of the moments are about the first number of a group, so that the variance of numbers
+// far from zero does not cancel.
 
 namespace deq::kernels {
 namespace {
 
-constexpr int64_t kStrip = 32;  // times that a strip adds to each of its sums
+using cpu::numbers;
+using cpu::Rows;
+using cpu::sample;
 
 // NOLINTBEGIN(bugprone-macro-parentheses): T is a type.
 #define DEQ_GROUP_NORM_FUNCTIONS(T)                                                               \
@@ -85,50 +86,6 @@ constexpr int64_t kStrip = 32;  // times that a strip adds to each of its sums
 DEQ_GROUP_NORM_FUNCTIONS(float)
 DEQ_GROUP_NORM_FUNCTIONS(double)
 
-/// Of one sample: `rows` rows of `width` numbers, each several pixels of all channels.
-struct Rows {
-  int64_t channels, repeats, width, rows;
-
-  Rows(int64_t of_channels, int64_t pixels) : channels(of_channels), repeats(1) {
-    while (repeats * channels < 64 && pixels % (2 * repeats) == 0) repeats *= 2;
-    width = repeats * channels;
-    rows = pixels / repeats;
-  }
-};
-
-/// Calls body(first row, rows) strip by strip; it adds to two rows of sums, which are then added
-/// over repeats into totals [2, channels].
-template <class T, class Body>
-void sum_in_strips(const Rows& rows, std::vector<T>& sums, double* totals, const Body& body) {
-  const auto width = static_cast<size_t>(rows.width);
-  std::fill_n(totals, 2 * rows.channels, 0.0);
-  for (int64_t row = 0; row < rows.rows; row += kStrip) {
-    std::fill(sums.begin(), sums.begin() + 2 * rows.width, T{0});
-    body(row, std::min(kStrip, rows.rows - row), sums.data(), sums.data() + width);
-    for (int64_t which = 0; which < 2; ++which) {
-      const T* const from = sums.data() + which * rows.width;
-      double* const to = totals + which * rows.channels;
-      for (int64_t i = 0; i < rows.width; ++i) to[i % rows.channels] += from[i];
-    }
-  }
-}
-
-/// The first `channels` numbers of a row, repeated for all its pixels.
-template <class T>
-void repeat(const Rows& rows, T* row) {
-  for (int64_t i = rows.channels; i < rows.width; ++i) row[i] = row[i - rows.channels];
-}
-
-template <class T>
-const T* sample(const at::Tensor& images, int64_t b) {
-  return images.defined() ? images.const_data_ptr<T>() + b * images.stride(0) : nullptr;
-}
-
-template <class T>
-const T* numbers(const at::Tensor& tensor) {
-  return tensor.defined() ? tensor.const_data_ptr<T>() : nullptr;
-}
-
 template <class T>
 void forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
              const at::Tensor& addend, const GroupNormOptions& options, const at::Tensor& y,
@@ -138,11 +95,10 @@ void forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bi
   auto* const mean = means.data_ptr<T>();
   auto* const rstd = rstds.data_ptr<T>();
   const int64_t per_group = rows.channels / options.groups;
-  const auto n = static_cast<double>(per_group * rows.rows * rows.repeats);
+  const auto n = static_cast<double>(per_group * rows.pixels());
   const T least = options.relu ? T{0} : -std::numeric_limits<T>::infinity();
   at::parallel_for(0, x.size(0), 1, [&](int64_t first, int64_t last) {
-    std::vector<T> work(static_cast<size_t>(2 * rows.width));
-    std::vector<T> pivot(static_cast<size_t>(rows.width));
+    auto work = rows.scratch<T>(2), pivot = rows.scratch<T>(1);
     std::vector<double> totals(static_cast<size_t>(2 * rows.channels));
     for (int64_t b = first; b < last; ++b) {
       const T* const from = sample<T>(x, b);
@@ -150,11 +106,12 @@ void forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bi
       for (int64_t c = 0; c < rows.channels; ++c) {
         pivot[static_cast<size_t>(c)] = from[c / per_group * per_group];
       }
-      repeat(rows, pivot.data());
-      sum_in_strips(
-          rows, work, totals.data(), [&](int64_t row, int64_t count, T* sums, T* squares) {
-            add_moments(from + row * rows.width, count, rows.width, pivot.data(), sums, squares);
-          });
+      cpu::repeat(rows, pivot.data());
+      cpu::sum_in_strips(rows, 2, work.data(), totals.data(),
+                         [&](int64_t row, int64_t count, T* sums) {
+                           add_moments(from + row * rows.width, count, rows.width, pivot.data(),
+                                       sums, sums + rows.width);
+                         });
       T* const scale = work.data();
       T* const shift = scale + rows.width;
       for (int64_t group = 0; group < options.groups; ++group) {
@@ -174,8 +131,8 @@ void forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bi
           shift[c] = static_cast<T>((offset != nullptr ? offset[c] : T{0}) - centre * factor);
         }
       }
-      repeat(rows, scale);
-      repeat(rows, shift);
+      cpu::repeat(rows, scale);
+      cpu::repeat(rows, shift);
       normalise(from, added, rows.rows, rows.width, scale, shift, least,
                 y.data_ptr<T>() + b * y.stride(0));
     }
@@ -192,25 +149,22 @@ void backward(const at::Tensor& g, const at::Tensor& x, const at::Tensor& y,
   const auto* const w = numbers<T>(weight);
   const auto *const mean = means.const_data_ptr<T>(), *const rstd = rstds.const_data_ptr<T>();
   const int64_t groups = means.size(1), per_group = rows.channels / groups;
-  const auto n = static_cast<double>(per_group * rows.rows * rows.repeats);
+  const auto n = static_cast<double>(per_group * rows.pixels());
   at::parallel_for(0, x.size(0), 1, [&](int64_t first, int64_t last) {
-    std::vector<T> work(static_cast<size_t>(3 * rows.width));
-    std::vector<T> centres(static_cast<size_t>(rows.width));
+    auto work = rows.scratch<T>(3), centres = rows.scratch<T>(1);
     for (int64_t b = first; b < last; ++b) {
-      for (int64_t c = 0; c < rows.channels; ++c) {
-        centres[static_cast<size_t>(c)] = mean[b * groups + c / per_group];
-      }
-      repeat(rows, centres.data());
+      cpu::fill_from_groups(rows, mean + b * groups, per_group, centres.data());
       const T *const from = sample<T>(x, b), *const image = sample<T>(y, b);
       const T* const pull = image != nullptr ? sample<T>(pulled, b) : sample<T>(g, b);
       double* const totals = sums.data_ptr<double>() + b * 2 * rows.channels;
-      sum_in_strips(rows, work, totals, [&](int64_t row, int64_t count, T* own, T* products) {
+      cpu::sum_in_strips(rows, 2, work.data(), totals, [&](int64_t row, int64_t count, T* own) {
         const int64_t at = row * rows.width;
         if (image != nullptr) {
           mask(sample<T>(g, b) + at, image + at, count * rows.width,
                pulled.data_ptr<T>() + b * pulled.stride(0) + at);
         }
-        add_products(pull + at, from + at, count, rows.width, centres.data(), own, products);
+        add_products(pull + at, from + at, count, rows.width, centres.data(), own,
+                     own + rows.width);
       });
       T *const c1 = work.data(), *const c2 = c1 + rows.width, *const c3 = c2 + rows.width;
       for (int64_t group = 0; group < groups; ++group) {
@@ -228,7 +182,7 @@ void backward(const at::Tensor& g, const at::Tensor& x, const at::Tensor& y,
           c3[c] = static_cast<T>(-inverse * s / n);
         }
       }
-      for (T* row : {c1, c2, c3}) repeat(rows, row);
+      for (T* row : {c1, c2, c3}) cpu::repeat(rows, row);
       combine(pull, from, rows.rows, rows.width, centres.data(), c1, c2, c3,
               for_x.data_ptr<T>() + b * for_x.stride(0));
     }
