@@ -1,0 +1,69 @@
+#include "deq/config/language.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "deq/config/experiment.h"
+
+namespace deq {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kSource = DEQ_SOURCE_DIR;
+
+TEST(LanguageConfig, EveryFileOfTheProjectIsRead) {
+  int files = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(kSource / "configs")) {
+    if (entry.is_directory() || experiment_of(entry.path()) != "language") continue;
+    const auto text = to_toml(load_language(entry.path()));
+    EXPECT_EQ(to_toml(parse_language(text, "effective")), text) << entry.path();
+    ++files;
+  }
+  EXPECT_GE(files, 20);
+}
+
+TEST(LanguageConfig, ThePapersModelIsTheDefault) {
+  const auto config = load_language(kSource / "configs/paper/wikitext103-deq-post-ln-jr.toml");
+  const auto& model = std::get<DeqTransformerModel>(config.model);
+  const TransformerOptions published;
+  EXPECT_EQ(model.cutoffs, published.cutoffs);
+  EXPECT_EQ(model.d_model, published.d_model);
+  EXPECT_EQ(model.d_inner, published.d_inner);
+  EXPECT_EQ(model.heads, published.heads);
+  EXPECT_EQ(model.d_head, published.d_head);
+  EXPECT_EQ(model.dropout, published.dropout);
+  EXPECT_FALSE(model.pre_ln);
+  EXPECT_TRUE(model.weight_norm);
+}
+
+// What a file of a set is called is what it changes, for the paper's corpus and for the small one.
+TEST(LanguageConfig, BothSetsHoldTheSameExperiments) {
+  for (const std::string start : {"paper/wikitext103-", "books/"}) {
+    const auto load = [&](const std::string& name) {
+      return load_language(kSource / ("configs/" + start + name + ".toml"));
+    };
+    const auto deq = [](const LanguageConfig& config) {
+      return std::get<DeqTransformerModel>(config.model);
+    };
+    for (const std::string norm : {"post", "pre"}) {
+      for (const std::string end : {"", "-jr"}) {
+        EXPECT_EQ(deq(load("deq-" + norm + "-ln" + end)).pre_ln, norm == "pre") << start;
+      }
+    }
+    EXPECT_FALSE(deq(load("deq-post-ln-no-weight-norm")).weight_norm) << start;
+    EXPECT_TRUE(deq(load("deq-post-ln-weight-decay")).weight_norm) << start;
+    EXPECT_EQ(max_evals(load("deq-post-ln").solver.forward), 30) << start;
+    for (const int64_t evaluations : {20, 15}) {
+      const auto config = load("deq-post-ln-nfe-" + std::to_string(evaluations));
+      EXPECT_EQ(max_evals(config.solver.forward), evaluations) << start;
+      EXPECT_EQ(max_evals(config.solver.adjoint), evaluations) << start;
+    }
+    EXPECT_EQ(load("deq-post-ln-jr-300").data.segment, 300) << start;
+    EXPECT_TRUE(std::holds_alternative<TransformerXlModel>(load("transformer-xl").model)) << start;
+  }
+}
+
+}  // namespace
+}  // namespace deq
