@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <cmath>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -68,11 +69,12 @@ void run(const Arguments& arguments) {
   }
   std::cout << '\n';
   if (saving.compared == 0) return;
+  // Without the sum, a little less than nothing would be "-0".
+  const double saved = std::round(100 * (1 - saving.warm_mean() / saving.cold_mean())) + 0.0;
   std::cerr << fmt::format(
       "deq: {:.1f} evaluations a word from the last equilibrium on, {:.1f} from zero: {:.0f} % "
       "saved (first {} words)\n",
-      saving.warm_mean(), saving.cold_mean(), 100 * (1 - saving.warm_mean() / saving.cold_mean()),
-      saving.compared);
+      saving.warm_mean(), saving.cold_mean(), saved, saving.compared);
 }
 
 }  // namespace
