@@ -20,7 +20,8 @@ class DeviceGraph {
 };
 
 /// Records graphs that share their memory: one may use what nobody holds any more of those recorded
-/// before it, so they are replayed in the order in which they were recorded.
+/// before it, and replaying one spoils what was recorded after it. So they are replayed in the
+/// order in which they were recorded.
 class GraphRecorder {
  public:
   GraphRecorder() = default;
@@ -32,6 +33,10 @@ class GraphRecorder {
   /// makes, and that somebody holds, are where a replay leaves its results. Throws where the work
   /// cannot be recorded, e.g. because it waits for the device.
   virtual std::unique_ptr<DeviceGraph> record(const std::function<void()>& work) = 0;
+
+  /// What is recorded from now on has memory of its own, apart from all before: replaying those
+  /// does not touch it.
+  virtual void begin_own_memory() = 0;
 };
 
 using MakeGraphRecorder = std::unique_ptr<GraphRecorder>(const torch::Device& device);

@@ -68,6 +68,8 @@ class CudaRecorder final : public GraphRecorder {
     return graph;
   }
 
+  void begin_own_memory() override { pool_ = at::cuda::graph_pool_handle(); }
+
  private:
   c10::cuda::CUDAStream stream_;
   c10::MempoolId_t pool_;

@@ -1,7 +1,13 @@
 #include "kernels/cross_entropy.h"
 
+#include <ATen/autocast_mode.h>
+
 #include <torch/autograd.h>
 #include <torch/types.h>
+
+#include <limits>
+
+#include "kernels/tensor_cores.h"
 
 namespace deq::kernels {
 namespace {
@@ -17,14 +23,28 @@ WordScores joined(const std::vector<WordScores>& tables) {
   return {.weight = at::cat(weights), .bias = at::cat(biases)};
 }
 
+/// […, words], or more columns where a GPU wants aligned rows: those are words of probability 0.
+at::Tensor scores_of(const at::Tensor& vectors, const WordScores& table) {
+  const auto device = vectors.device().type();
+  const bool half = vectors.is_cuda() && at::autocast::is_autocast_enabled(device);
+  if (!half) return at::linear(vectors, table.weight, table.bias);
+  const auto type = at::autocast::get_autocast_dtype(device);
+  const auto weight = aligned_matrix(table.weight.to(type));
+  const auto more = weight.size(0) - table.bias.size(0);
+  const auto bias =
+      at::constant_pad_nd(table.bias.to(type), {0, more}, -std::numeric_limits<double>::infinity());
+  return at::linear(with_zeros(vectors, weight.size(1), type), weight, bias);
+}
+
 }  // namespace
 
 at::Tensor log_probabilities(const at::Tensor& vectors, const std::vector<WordScores>& tables) {
-  const auto [weight, bias] = joined(tables);
-  const auto scores = at::linear(vectors, weight, bias);
+  const auto table = joined(tables);
+  const auto scores = scores_of(vectors, table);
   // Probabilities of thousands of words need more digits than bfloat16 has.
   const bool reduced = scores.element_size() < 4;
-  return at::log_softmax(scores, -1, reduced ? at::kFloat : scores.scalar_type());
+  return at::log_softmax(scores, -1, reduced ? at::kFloat : scores.scalar_type())
+      .narrow(-1, 0, table.bias.size(0));
 }
 
 namespace reference {

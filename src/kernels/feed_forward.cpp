@@ -32,19 +32,21 @@ namespace {
 FeedForwardGradients differentiable_backward(const at::Tensor& g, const at::Tensor& x,
                                              const at::Tensor& hidden,
                                              const FeedForwardWeights& weights,
-                                             const at::Tensor& mask) {
+                                             const at::Tensor& mask, bool with_weights) {
   const auto rows = x.flatten(0, 1), pull = g.flatten(0, 1);
   auto factor = hidden.gt(0).to(x.scalar_type());
   if (mask.defined()) {
     factor = (factor.view({mask.size(0), -1, mask.size(2)}) * mask).view(hidden.sizes());
   }
   const auto inner = pull.mm(weights.outer.t()) * factor;
+  FeedForwardGradients result{.for_x = inner.mm(weights.inner.t()).view(x.sizes())};
+  if (!with_weights) return result;
   const auto again = at::addmm(weights.inner_bias, rows, weights.inner) * factor;
-  return {.for_x = inner.mm(weights.inner.t()).view(x.sizes()),
-          .for_inner = rows.t().mm(inner),
-          .for_inner_bias = inner.sum(0),
-          .for_outer = again.t().mm(pull),
-          .for_outer_bias = pull.sum(0)};
+  result.for_inner = rows.t().mm(inner);
+  result.for_inner_bias = inner.sum(0);
+  result.for_outer = again.t().mm(pull);
+  result.for_outer_bias = pull.sum(0);
+  return result;
 }
 
 using OptionalTensor = std::optional<at::Tensor>;
@@ -57,8 +59,14 @@ struct FeedForward : torch::autograd::Function<FeedForward> {
                             const at::Tensor& outer, const at::Tensor& outer_bias,
                             const OptionalTensor& mask) {
     const auto factors = mask.value_or(at::Tensor());
-    const auto hidden = empty_reused({x.size(0) * x.size(1), inner.size(1)}, x.options());
-    auto y = cpu::feed_forward(x, {inner, inner_bias, outer, outer_bias}, factors, hidden);
+    const FeedForwardWeights weights{inner, inner_bias, outer, outer_bias};
+    at::Tensor hidden, y;
+    if (x.is_cpu()) {
+      hidden = empty_reused({x.size(0) * x.size(1), inner.size(1)}, x.options());
+      y = cpu::feed_forward(x, weights, factors, hidden);
+    } else {
+      y = tensor_cores::feed_forward(x, weights, factors, hidden);
+    }
     context->save_for_backward({x, inner, inner_bias, outer, outer_bias, factors, hidden});
     return y;
   }
@@ -73,9 +81,10 @@ struct FeedForward : torch::autograd::Function<FeedForward> {
     for (const auto input : {kInner, kInnerBias, kOuter, kOuterBias}) {
       with_weights = with_weights || context->needs_input_grad(input);
     }
-    const auto result = at::GradMode::is_enabled()
-                            ? differentiable_backward(g, x, hidden, weights, mask)
-                            : cpu::feed_forward_backward(g, x, hidden, weights, mask, with_weights);
+    const auto plain_backward =
+        x.is_cpu() ? cpu::feed_forward_backward : tensor_cores::feed_forward_backward;
+    const auto backward = at::GradMode::is_enabled() ? differentiable_backward : plain_backward;
+    const auto result = backward(g, x, hidden, weights, mask, with_weights);
     return {result.for_x,     result.for_inner,      result.for_inner_bias,
             result.for_outer, result.for_outer_bias, at::Tensor()};
   }
@@ -85,9 +94,19 @@ struct FeedForward : torch::autograd::Function<FeedForward> {
 
 at::Tensor feed_forward(const at::Tensor& x, const FeedForwardWeights& weights,
                         const at::Tensor& mask) {
-  if (!cpu::feed_forward_serves(x, weights)) return reference::feed_forward(x, weights, mask);
-  if (!at::GradMode::is_enabled()) return cpu::feed_forward(x, weights, mask, {});
-  return FeedForward::apply(x, weights.inner, weights.inner_bias, weights.outer, weights.outer_bias,
+  const bool on_gpu = tensor_cores::feed_forward_serves(x, weights);
+  if (!on_gpu && !cpu::feed_forward_serves(x, weights)) {
+    return reference::feed_forward(x, weights, mask);
+  }
+  // Autocast would cast inside, where the backward does not see it.
+  const auto rows = x.to(weights.inner.scalar_type());
+  if (!at::GradMode::is_enabled()) {
+    at::Tensor hidden;
+    return on_gpu ? tensor_cores::feed_forward(rows, weights, mask, hidden)
+                  : cpu::feed_forward(rows, weights, mask, {});
+  }
+  return FeedForward::apply(rows, weights.inner, weights.inner_bias, weights.outer,
+                            weights.outer_bias,
                             mask.defined() ? OptionalTensor(mask) : std::nullopt);
 }
 

@@ -66,7 +66,8 @@ at::Tensor attend(const at::Tensor& qkv, int64_t queries, const AttentionTerms& 
   if (terms.mask.defined()) {
     scores.masked_fill_(terms.mask, -std::numeric_limits<double>::infinity());
   }
-  auto probabilities = at::softmax(scores, -1);
+  // Autocast would make float32 of it, which it is inside anyway.
+  auto probabilities = at::_softmax(scores, -1, /*half_to_float=*/false);
   if (terms.dropout.defined()) probabilities = probabilities * terms.dropout;
   return at::bmm(probabilities, flat[1])
       .view({heads, batch, queries, width})

@@ -55,9 +55,18 @@ MdeqHead::MdeqHead(torch::nn::Module& owner, const MdeqOptions& options,
   const torch::NoGradGuard no_grad;
   const double bound = 1 / std::sqrt(options.final_channels);
   for (auto& parameter : classifier_->parameters()) parameter.uniform_(-bound, bound, generator);
+  std::vector<std::shared_ptr<torch::nn::Module>> modules{features_.ptr(), classifier_.ptr()};
+  for (const auto& widen : widen_) modules.push_back(widen.ptr());
+  for (const auto& shrink : shrink_) modules.push_back(shrink.ptr());
+  replayed_ = std::make_shared<ReplayedFunction>(
+      modules, [this](const auto& states) { return evaluate(states); });
 }
 
 torch::Tensor MdeqHead::forward(const std::vector<torch::Tensor>& scales) {
+  return (*replayed_)(scales);
+}
+
+torch::Tensor MdeqHead::evaluate(const std::vector<torch::Tensor>& scales) {
   auto y = widen_[0](scales[0]);
   for (size_t i = 0; i < shrink_.size(); ++i) {
     y = widen_[i + 1](scales[i + 1]) + shrink_[i]->forward(y);

@@ -3,10 +3,12 @@
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/linear.h>
 
+#include <memory>
 #include <vector>
 
 #include "deq/models/mdeq_options.h"
 #include "models/mdeq_layers.h"
+#include "nn/replayed_function.h"
 
 namespace deq {
 
@@ -36,10 +38,13 @@ class MdeqHead {
   torch::Tensor forward(const std::vector<torch::Tensor>& scales);
 
  private:
+  torch::Tensor evaluate(const std::vector<torch::Tensor>& scales);
+
   std::vector<MdeqBottleneck> widen_;          // one a scale
   std::vector<torch::nn::Sequential> shrink_;  // from each scale but the last to the next
   torch::nn::Sequential features_;
   torch::nn::Linear classifier_{nullptr};
+  std::shared_ptr<ReplayedFunction> replayed_;
 };
 
 }  // namespace deq

@@ -3,6 +3,7 @@
 #include "deq/core/error.h"
 #include "models/mdeq_layers.h"
 #include "models/mdeq_stem.h"
+#include "nn/replayed_function.h"
 
 namespace deq {
 
@@ -19,12 +20,20 @@ MdeqTrunk::MdeqTrunk(const MdeqOptions& options, std::optional<at::Generator> ge
         "stage0", mdeq_conv_norm_relu(channels, channels, 1, 1, /*bias=*/false, generator));
   }
   register_module("fullstage", cell_);
+  std::vector<std::shared_ptr<torch::nn::Module>> modules{stem_.ptr()};
+  if (!stage0_.is_empty()) modules.push_back(stage0_.ptr());
+  replayed_stem_ = std::make_shared<ReplayedFunction>(
+      modules, [this](const auto& images) { return stem(images[0]); });
 }
 // NOLINTEND(performance-unnecessary-value-param)
 
 torch::Tensor MdeqTrunk::inject(const torch::Tensor& images) {
   require(images.dim() == 4 && images.size(1) == options_.image_channels, "mdeq: images of shape ",
           images.sizes(), ", must be [B, ", options_.image_channels, ", H, W]");
+  return (*replayed_stem_)({images});
+}
+
+torch::Tensor MdeqTrunk::stem(const torch::Tensor& images) {
   const auto features = stem_->forward(images.contiguous(kMdeqOrder));
   const auto injection = stage0_.is_empty() ? features : stage0_->forward(features);
   // Autocast may have left another type; that of the injection becomes the state's.

@@ -3,6 +3,7 @@
 #include <ATen/ops/addmm.h>
 
 #include "deq/core/error.h"
+#include "kernels/tensor_cores.h"
 #include "models/transformer_linear.h"
 #include "models/transformer_memory.h"
 
@@ -70,9 +71,11 @@ torch::Tensor DeqTransformerImpl::inject(const torch::Tensor& tokens) {
                                    embedded.options().requires_grad(false));
   if (mask.defined()) embedded = embedded * mask;
   const auto matrix = injection_->matrix();
-  const auto u = at::addmm(injection_->bias_for(matrix), embedded.flatten(0, 1), matrix);
+  const auto u = at::addmm(injection_->bias_for(matrix),
+                           kernels::factor_of(embedded.flatten(0, 1), matrix), matrix)
+                     .narrow(1, 0, injection_->bias().size(0));
   // Autocast may have left another type; that of the injection becomes the state's.
-  return u.view({tokens.size(0), tokens.size(1), -1}).to(embedded.scalar_type());
+  return u.to(embedded.scalar_type()).reshape({tokens.size(0), tokens.size(1), -1});
 }
 
 Inputs DeqTransformerImpl::cell_inputs(const torch::Tensor& injection,

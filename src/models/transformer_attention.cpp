@@ -5,6 +5,7 @@
 #include <ATen/ops/mm.h>
 
 #include "kernels/relative_attention.h"
+#include "kernels/tensor_cores.h"
 #include "models/transformer_context.h"
 #include "models/transformer_parameters.h"
 
@@ -46,7 +47,7 @@ torch::Tensor TransformerAttention::memory_keys_values(const torch::Tensor& z,
                                                        const torch::Tensor& u,
                                                        const torch::Tensor& matrix) const {
   const auto batch = z.size(0), length = z.size(1);
-  const auto x = (pre_ln_ ? normalised(z) : z).flatten(0, 1);
+  const auto x = kernels::factor_of((pre_ln_ ? normalised(z) : z).flatten(0, 1), matrix);
   const auto width = heads_ * d_head_;
   // Nobody asks for a memory's queries.
   const auto kv = at::addmm(u.flatten(0, 1).narrow(1, width, 2 * width).to(matrix.scalar_type()), x,
@@ -61,12 +62,18 @@ void TransformerAttention::prepare(Context& context, const Inputs& inputs) const
   const auto keys = positions.size(0);
   const auto matrix = qkv_->matrix();
   // In the type of the weights, or autocast would convert it at every step.
-  context[kInjection] = injection.flatten(0, 1).to(matrix.scalar_type());
+  const auto type = matrix.scalar_type();
+  context[kInjection] = kernels::with_zeros(injection.flatten(0, 1).to(type), matrix.size(1), type);
   if (keys > length) context[kMemory] = memory_keys_values(inputs[2], inputs[3], matrix);
-  context[kPositions] = kernels::position_keys(at::mm(positions, positions_->matrix()), heads_);
+  const auto projection = positions_->matrix();
+  const auto projected = at::mm(kernels::factor_of(positions, projection), projection);
+  context[kPositions] = kernels::position_keys(projected.narrow(1, 0, heads_ * d_head_), heads_);
   context[kMask] = kernels::attention_mask(length, keys, horizon_, injection.device());
   const auto plain = injection.options().requires_grad(false);
-  context[kAttentionDropout] = attention_dropout_->mask({heads_ * batch, length, keys}, plain);
+  context[kContentBias] = content_bias_.to(type);
+  context[kPositionBias] = position_bias_.to(type);
+  context[kAttentionDropout] =
+      attention_dropout_->mask({heads_ * batch, length, keys}, plain.dtype(type));
   context[kQkvMatrix] = matrix;
   context[kOutMatrix] = out_->matrix();
   context[kOutBias] = out_->bias_for(context[kOutMatrix]);
@@ -75,17 +82,23 @@ void TransformerAttention::prepare(Context& context, const Inputs& inputs) const
 
 torch::Tensor TransformerAttention::step(const torch::Tensor& z, const Context& context) const {
   const auto x = pre_ln_ ? normalised(z) : z;
-  const auto qkv = at::addmm(context[kInjection], x.flatten(0, 1), context[kQkvMatrix])
-                       .view({z.size(0), z.size(1), 3, heads_, d_head_});
+  const auto& matrix = context[kQkvMatrix];
+  const auto qkv =
+      at::addmm(context[kInjection], kernels::factor_of(x.flatten(0, 1), matrix), matrix)
+          .narrow(1, 0, 3 * heads_ * d_head_)
+          .view({z.size(0), z.size(1), 3, heads_, d_head_});
   const auto seen = kernels::attend(qkv, z.size(1),
-                                    {.content_bias = content_bias_,
-                                     .position_bias = position_bias_,
+                                    {.content_bias = context[kContentBias],
+                                     .position_bias = context[kPositionBias],
                                      .positions = context[kPositions],
                                      .past = context[kMemory],
                                      .dropout = context[kAttentionDropout],
                                      .horizon = horizon_,
                                      .mask = context[kMask]});
-  auto y = at::addmm(context[kOutBias], seen.flatten(0, 1), context[kOutMatrix]).view(z.sizes());
+  const auto& out = context[kOutMatrix];
+  auto y = at::addmm(context[kOutBias], kernels::factor_of(seen.flatten(0, 1), out), out)
+               .narrow(1, 0, z.size(2))
+               .view(z.sizes());
   if (context[kOutDropout].defined()) y = y * context[kOutDropout];
   y = y + z;
   return pre_ln_ ? y : normalised(y);

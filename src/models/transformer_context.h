@@ -10,6 +10,8 @@ enum TransformerSlot : size_t {
   kMemory,            ///< keys and values of the memory [2, h, B, m, d], undefined without one
   kPositions,         ///< position_keys()
   kMask,              ///< attention_mask()
+  kContentBias,       ///< [h, d]
+  kPositionBias,      ///< [h, d]
   kAttentionDropout,  ///< [h·B, q, k]
   kQkvMatrix,
   kOutMatrix,

@@ -3,6 +3,7 @@
 #include <ATen/ops/layer_norm.h>
 
 #include "kernels/feed_forward.h"
+#include "kernels/tensor_cores.h"
 #include "models/transformer_context.h"
 #include "models/transformer_parameters.h"
 
@@ -30,7 +31,10 @@ void TransformerFeedForward::prepare(Context& context, int64_t batch,
                                      const torch::TensorOptions& numbers) const {
   context[kInnerMatrix] = inner_->matrix();
   context[kInnerBias] = inner_->bias_for(context[kInnerMatrix]);
-  context[kInnerDropout] = inner_dropout_->mask({batch, 1, inner_->bias().size(0)}, numbers);
+  // As wide as what it multiplies, and in its type.
+  const auto& inner = context[kInnerMatrix];
+  context[kInnerDropout] =
+      inner_dropout_->mask({batch, 1, inner.size(1)}, numbers.dtype(inner.scalar_type()));
   context[kOuterMatrix] = outer_->matrix();
   context[kOuterBias] = outer_->bias_for(context[kOuterMatrix]);
   context[kOuterDropout] = outer_dropout_->mask({batch, 1, outer_->bias().size(0)}, numbers);
@@ -39,12 +43,13 @@ void TransformerFeedForward::prepare(Context& context, int64_t batch,
 torch::Tensor TransformerFeedForward::step(const torch::Tensor& z, const Context& context) const {
   const auto width = z.size(-1);
   const auto x = pre_ln_ ? at::layer_norm(z, width) : z;
-  auto y = kernels::feed_forward(x,
+  auto y = kernels::feed_forward(kernels::factor_of(x, context[kInnerMatrix]),
                                  {.inner = context[kInnerMatrix],
                                   .inner_bias = context[kInnerBias],
                                   .outer = context[kOuterMatrix],
                                   .outer_bias = context[kOuterBias]},
-                                 context[kInnerDropout]);
+                                 context[kInnerDropout])
+               .narrow(2, 0, width);
   if (context[kOuterDropout].defined()) y = y * context[kOuterDropout];
   y = y + (pre_ln_ && !normalised_residual_ ? z : x);
   return pre_ln_ ? y : at::layer_norm(y, width);

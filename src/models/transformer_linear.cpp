@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "kernels/tensor_cores.h"
+
 namespace deq {
 namespace {
 
@@ -26,12 +28,11 @@ TransformerLinear::TransformerLinear(const TransformerLinearOptions& options,
 }
 
 torch::Tensor TransformerLinear::bias_for(const torch::Tensor& matrix) const {
-  return bias_.to(matrix.scalar_type());
+  return kernels::with_zeros(bias_.to(matrix.scalar_type()), matrix.size(1), matrix.scalar_type());
 }
 
 torch::Tensor TransformerLinear::matrix() const {
-  const auto weight = weight_.value();
-  return weight.flatten(1).t();
+  return kernels::aligned_matrix(weight_.value().flatten(1)).t();
 }
 
 }  // namespace deq

@@ -24,11 +24,12 @@ class TransformerLinear : public torch::nn::Module {
   TransformerLinear(const TransformerLinearOptions& options,
                     const std::optional<at::Generator>& generator);
 
-  /// [in, out], to multiply with from the right.
+  /// [in, out], to multiply with from the right, or larger where a GPU wants aligned rows: see
+  /// kernels/tensor_cores.h.
   torch::Tensor matrix() const;
   const torch::Tensor& bias() const { return bias_; }
-  /// The bias in the type of the matrix. Autocast would do that too, but keeps its casts of
-  /// parameters: those from a step without a tape would stand in for those on it.
+  /// The bias in the type and width of the matrix. Autocast would do that too, but keeps its casts
+  /// of parameters: those from a step without a tape would stand in for those on it.
   torch::Tensor bias_for(const torch::Tensor& matrix) const;
 
  private:

@@ -5,7 +5,6 @@
 
 #include "deq/core/error.h"
 #include "nn/recorded_adjoint.h"
-#include "nn/step_recordings.h"
 
 namespace deq {
 
@@ -69,6 +68,8 @@ EquilibriumPlan::EquilibriumPlan(const EquilibriumOptions& options)
       solver_(options_.forward),
       rule_((validate(options_.gradient), make_rule(options_.gradient))) {}
 
+struct EquilibriumImpl::StepRecordings : Recordings<RecordedStep> {};
+
 EquilibriumImpl::EquilibriumImpl(std::shared_ptr<Cell> cell, const EquilibriumOptions& options)
     : cell_(register_module("cell", std::move(cell))),
       plan_(options),
@@ -91,6 +92,14 @@ Equilibrated EquilibriumImpl::forward(const Inputs& inputs, const Solver& solver
   return solve(plan_, inputs, cell_->initial_state(inputs), solver, callback);
 }
 
+std::shared_ptr<RecordedStep> EquilibriumImpl::record(const StepShape& shape) {
+  if (!records_graphs(shape.z.device())) return nullptr;
+  auto recorded = recordings_->lend(signature_of(shape),
+                                    [&shape] { return std::make_shared<RecordedStep>(shape); });
+  if (recorded) recorded->load(shape.inputs);
+  return recorded;
+}
+
 Equilibrated EquilibriumImpl::begin(const Inputs& inputs, const StateLayout& layout) {
   Equilibrated result;
   result.adjoint_ = std::make_shared<Report>();
@@ -111,11 +120,11 @@ Equilibrated EquilibriumImpl::solve(const EquilibriumPlan& plan, const Inputs& i
   // its own, if ever: what prepare() draws in training would then be drawn anew.
   std::shared_ptr<RecordedStep> recorded;
   if (implicit || (!grad && !cell_->is_training())) {
-    recorded = recordings_->lend({.cell = cell_,
-                                  .layout = layout,
-                                  .inputs = inputs,
-                                  .z = start,
-                                  .with_gradients = implicit});
+    recorded = record({.cell = cell_,
+                       .layout = layout,
+                       .inputs = inputs,
+                       .z = start,
+                       .with_gradients = implicit});
   }
   Problem problem;
   if (recorded) {

@@ -1,64 +1,10 @@
 #include "nn/recorded_step.h"
 
-#include <ATen/autocast_mode.h>
 #include <torch/autograd.h>
 
 #include "deq/core/error.h"
 
 namespace deq {
-namespace {
-
-/// Casts that autocast remembers would be recorded as they are now, and be old at the next replay.
-class NoRememberedCasts {
- public:
-  NoRememberedCasts() : before_(at::autocast::is_autocast_cache_enabled()) {
-    at::autocast::set_autocast_cache_enabled(false);
-  }
-  ~NoRememberedCasts() { at::autocast::set_autocast_cache_enabled(before_); }
-  NoRememberedCasts(const NoRememberedCasts&) = delete;
-  NoRememberedCasts& operator=(const NoRememberedCasts&) = delete;
-
- private:
-  bool before_;
-};
-
-/// Backward computes in the types of forward, and nothing is cast on the way.
-class NoAutocast {
- public:
-  explicit NoAutocast(const torch::Tensor& like)
-      : device_(like.device().type()), before_(at::autocast::is_autocast_enabled(device_)) {
-    at::autocast::set_autocast_enabled(device_, false);
-  }
-  ~NoAutocast() { at::autocast::set_autocast_enabled(device_, before_); }
-  NoAutocast(const NoAutocast&) = delete;
-  NoAutocast& operator=(const NoAutocast&) = delete;
-
- private:
-  torch::DeviceType device_;
-  bool before_;
-};
-
-/// Without a new version: autograd need not know, because what it saved is computed anew as well.
-void copy_into(const torch::Tensor& own, const torch::Tensor& from) {
-  const torch::NoGradGuard no_grad;
-  own.variable_data().copy_(from);
-}
-
-torch::Tensor own_memory(const torch::Tensor& like) {
-  const torch::NoGradGuard no_grad;
-  return torch::empty_like(like).copy_(like.detach());
-}
-
-std::vector<torch::Tensor> trained(const torch::nn::Module& module) {
-  std::vector<torch::Tensor> parameters;
-  for (const auto& parameter : module.parameters()) {
-    if (parameter.requires_grad()) parameters.push_back(parameter);
-  }
-  return parameters;
-}
-
-}  // namespace
-
 BoundStep without_gradients(BoundStep step) {
   for (auto& tensor : step.context) {
     if (tensor.defined()) tensor = tensor.detach();
@@ -66,13 +12,19 @@ BoundStep without_gradients(BoundStep step) {
   return step;
 }
 
+RecordingSignature signature_of(const StepShape& shape) {
+  RecordingSignature signature(shape.z.device());
+  signature.add(shape.z).add(shape.with_gradients ? 1 : 0).add(*shape.cell);
+  for (const auto& tensor : shape.inputs) signature.add(tensor);
+  return signature;
+}
+
 RecordedStep::RecordedStep(const StepShape& like)
     : with_gradients_(like.with_gradients),
       tape_{.cell = like.cell, .layout = like.layout, .context = {}},
       constant_(tape_),
       parameters_(trained(*like.cell)),
-      accumulators_(parameters_),
-      recorder_(make_graph_recorder(like.z.device())),
+      work_(like.z.device(), parameters_),
       z_(own_memory(like.z)) {
   for (const auto& input : like.inputs) {
     inputs_.push_back(input.defined() ? own_memory(input) : input);
@@ -80,24 +32,16 @@ RecordedStep::RecordedStep(const StepShape& like)
     own_leaves_.push_back(inputs_.back().requires_grad_());
   }
   own_leaves_.insert(own_leaves_.end(), parameters_.begin(), parameters_.end());
-  prepare_graph_ = record([this] {
+  prepare_graph_ = work_.record_forward([this] {
     const torch::AutoGradMode on_tape(with_gradients_);
     tape_.context = tape_.cell->prepare(inputs_);
     constant_ = without_gradients(tape_);
   });
-  f_graph_ = record([this] {
+  f_graph_ = work_.record_forward([this] {
     const torch::NoGradGuard constant;
     f_ = constant_(z_);
   });
   if (with_gradients_) record_gradients();
-}
-
-std::unique_ptr<DeviceGraph> RecordedStep::record(const std::function<void()>& work) {
-  const NoRememberedCasts fresh_casts;
-  return recorder_->record([this, work] {
-    const GradAccumulators::Scope own(accumulators_);
-    work();
-  });
 }
 
 void RecordedStep::load(const Inputs& inputs) {
@@ -120,26 +64,18 @@ torch::Tensor RecordedStep::gradient_of(const torch::Tensor& value, const torch:
   return result.defined() ? result.contiguous() : torch::zeros_like(z_star_);
 }
 
-std::vector<torch::Tensor> RecordedStep::gradients_of(const torch::Tensor& value,
-                                                      const torch::Tensor& along) const {
-  if (own_leaves_.empty() || !value.requires_grad()) {
-    return std::vector<torch::Tensor>(own_leaves_.size());
-  }
-  return torch::autograd::grad({value}, own_leaves_, {along}, /*retain_graph=*/true,
-                               /*create_graph=*/false, /*allow_unused=*/true);
-}
-
 void RecordedStep::record_gradients() {
   z_star_ = own_memory(z_).requires_grad_();
   u_ = own_memory(z_);
-  tape_graph_ = record([this] {
+  tape_graph_ = work_.record_forward([this] {
     const torch::AutoGradMode on_tape(true);
     f_star_ = tape_(z_star_);
   });
   require(f_star_.requires_grad(), "f does not depend on z by a graph");
-  const NoAutocast in_forward_types(z_);
-  vjp_graph_ = record([this] { vjp_ = gradient_of(f_star_, u_, /*differentiable=*/false); });
-  gradients_graph_ = record([this] { gradients_ = gradients_of(f_star_, u_); });
+  vjp_graph_ =
+      work_.record_backward([this] { vjp_ = gradient_of(f_star_, u_, /*differentiable=*/false); });
+  gradients_graph_ =
+      work_.record_backward([this] { gradients_ = gradients_of(f_star_, own_leaves_, u_); });
 }
 
 void RecordedStep::linearise(const torch::Tensor& z) {
@@ -161,13 +97,14 @@ const std::vector<torch::Tensor>& RecordedStep::gradients(const torch::Tensor& u
 
 std::unique_ptr<RecordedStep::Product> RecordedStep::record_product() {
   auto product = std::make_unique<Product>(Product{.u = own_memory(z_), .w = own_memory(z_)});
-  const NoAutocast in_forward_types(z_);
-  product->graph = record([this, &own = *product] {
+  // It must outlive products and gradients that are replayed between it and its own gradients.
+  work_.begin_own_memory();
+  product->graph = work_.record_backward([this, &own = *product] {
     const torch::AutoGradMode on_tape(true);
     own.value = gradient_of(f_star_, own.u, /*differentiable=*/true);
   });
-  product->gradients_graph =
-      record([this, &own = *product] { own.gradients = gradients_of(own.value, own.w); });
+  product->gradients_graph = work_.record_backward(
+      [this, &own = *product] { own.gradients = gradients_of(own.value, own_leaves_, own.w); });
   return product;
 }
 

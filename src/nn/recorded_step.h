@@ -3,9 +3,9 @@
 #include <memory>
 #include <vector>
 
-#include "core/device_graph.h"
 #include "deq/nn/cell.h"
-#include "nn/grad_accumulators.h"
+#include "nn/graph_work.h"
+#include "nn/recordings.h"
 
 namespace deq {
 
@@ -31,6 +31,8 @@ struct StepShape {
   torch::Tensor z;  ///< a slab
   bool with_gradients = false;
 };
+
+RecordingSignature signature_of(const StepShape& shape);
 
 /// A cell's prepare() and step() at fixed shapes, the step's products with J and all gradients, as
 /// graphs on memory of their own: what a pass brings is copied in, what it wants is copied out.
@@ -67,19 +69,15 @@ class RecordedStep {
 
   void record_gradients();
   std::unique_ptr<Product> record_product();
-  std::unique_ptr<DeviceGraph> record(const std::function<void()>& work);
   torch::Tensor gradient_of(const torch::Tensor& value, const torch::Tensor& along,
                             bool differentiable) const;
-  std::vector<torch::Tensor> gradients_of(const torch::Tensor& value,
-                                          const torch::Tensor& along) const;
 
   bool with_gradients_;
   BoundStep tape_, constant_;  // the same memory; the second without gradients
   Inputs inputs_;
   std::vector<torch::Tensor> parameters_;  // those of the cell that are trained
   std::vector<torch::Tensor> own_leaves_;  // on the tape
-  GradAccumulators accumulators_;
-  std::unique_ptr<GraphRecorder> recorder_;
+  GraphWork work_;
 
   torch::Tensor z_, f_;            // of the solve
   torch::Tensor z_star_, f_star_;  // on the tape

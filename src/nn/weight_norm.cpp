@@ -27,6 +27,8 @@ torch::Tensor slice_norms(const torch::Tensor& v) {
 }
 
 torch::Tensor normalised_weight(const torch::Tensor& v, const torch::Tensor& g) {
+  // On a GPU torch's own takes its roots in float32.
+  if (v.is_cuda() && v.scalar_type() == torch::kFloat64) return v * (g / slice_norms(v));
   return torch::_weight_norm(v, g, 0);
 }
 

@@ -15,6 +15,8 @@ void SlabPool::reset_like(const torch::Tensor& like) {
 }
 
 torch::Tensor SlabPool::take() {
+  // On a GPU torch keeps what is free for whoever needs it next, the adjoint solve among them.
+  if (options_.device().is_cuda()) return torch::empty(sizes_, options_);
   for (const auto& slab : slabs_) {
     // A view made by f refers to the storage, not to this tensor: both counts matter.
     if (slab.use_count() == 1 && slab.storage().use_count() == 1) return slab;

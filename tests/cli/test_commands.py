@@ -9,7 +9,7 @@ import unittest
 
 from program import CONFIG, SHORT, SOURCE, ProgramTest
 
-SUBCOMMANDS = ("train", "eval", "predict", "data", "demo", "report", "convert", "doctor")
+SUBCOMMANDS = ("train", "eval", "predict", "data", "demo", "report", "convert", "bench", "doctor")
 
 
 class Help(ProgramTest):
@@ -116,6 +116,23 @@ class Demo(ProgramTest):
         self.assertLess(runs[-1]["nfe_to_1e-3.picard"], 0.5 * runs[0]["nfe_to_1e-3.picard"])
         self.assertLess(runs[-1]["nfe_to_1e-3.broyden"], runs[0]["nfe_to_1e-3.broyden"])
         self.assertTrue((self.folder / "demo/report.html").is_file())
+
+
+class Bench(ProgramTest):
+    def test_a_model_s_numbers_are_consistent(self):
+        self.deq("bench", "mdeq", "--preset", "cifar-tiny", "--batch", "2", "--repeats", "1", "--inference", "2",
+                 "--forward", "2", "--adjoint", "2", "--json", "numbers.json", "--trace", "trace.json")
+        numbers = json.loads((self.folder / "numbers.json").read_text())
+        # The published count of this model's layer is 68.6 million multiplications an image.
+        self.assertAlmostEqual(numbers["flops_of_f"] / (2 * 2 * 68.6e6), 1, delta=0.005)
+        self.assertGreater(numbers["inference_ms"], 0)
+        self.assertAlmostEqual(numbers["term_ratio"], numbers["step_with_term_ms"] / numbers["step_ms"])
+        self.assertIn("traceEvents", json.loads((self.folder / "trace.json").read_text()))
+
+    def test_solvers(self):
+        text = self.deq("bench", "solvers", "--batch", "2", "--dim", "100", "--repeats", "1").stdout
+        for name in ("picard", "anderson", "broyden"):
+            self.assertIn(name, text)
 
 
 class Doctor(ProgramTest):

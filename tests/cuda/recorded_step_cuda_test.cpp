@@ -14,6 +14,10 @@
 namespace deq {
 namespace {
 
+struct Pass {
+  torch::Tensor loss, z;
+};
+
 struct Outcome {
   torch::Tensor loss, z;
   std::vector<torch::Tensor> gradients;
@@ -21,13 +25,20 @@ struct Outcome {
 
 struct Case {
   Precision precision;
-  double tolerance;
-  bool penalised;
+  double tolerance;  // of what is evaluated in this precision, against float64
 };
 
-constexpr Case kCases[] = {{Precision::Float64, 1e-9, false}, {Precision::Float64, 1e-9, true},
-                           {Precision::Float32, 1e-3, false}, {Precision::Float32, 1e-3, true},
-                           {Precision::BFloat16, 0.1, false}, {Precision::BFloat16, 0.1, true}};
+// In bfloat16 a gradient that is a sum of many small ones has few digits left.
+constexpr Case kCases[] = {
+    {Precision::Float64, 1e-9}, {Precision::Float32, 0.01}, {Precision::BFloat16, 0.5}};
+
+double norm_of(const std::vector<torch::Tensor>& tensors) {
+  double squares = 0;
+  for (const auto& tensor : tensors) {
+    if (tensor.defined()) squares += tensor.square().sum().item<double>();
+  }
+  return std::sqrt(squares);
+}
 
 EquilibriumOptions options(int64_t evaluations) {
   const Anderson solver{.tol = {.rtol = 0}, .max_evals = evaluations};
@@ -40,95 +51,128 @@ class RecordedStepCudaTest : public test::Seeded {
     if (!load_cuda().available) GTEST_SKIP() << load_cuda().reason;
   }
 
-  /// The first pass of a model is evaluated, the others are replayed; all see the same.
-  void expect_replays_to_agree(torch::nn::Module& model, const Case& test,
-                               const std::function<Outcome()>& pass) {
-    SCOPED_TRACE(
-        c10::str("precision ", static_cast<int>(test.precision), ", penalised ", test.penalised));
-    const auto once = [&] {
-      for (auto& parameter : model.parameters()) parameter.mutable_grad().reset();
-      Outcome outcome;
-      {
-        const PrecisionScope scope(test.precision, torch::kCUDA);
-        outcome = pass();
-      }
-      outcome.loss.backward();
-      for (const auto& parameter : model.parameters()) {
-        outcome.gradients.push_back(parameter.grad().defined() ? parameter.grad().clone()
-                                                               : torch::Tensor());
-      }
-      outcome.loss = outcome.loss.detach();
-      return outcome;
-    };
-    const auto plain = once();
+  static Outcome differentiate(torch::nn::Module& model, Precision precision,
+                               const std::function<Pass()>& pass) {
+    for (auto& parameter : model.parameters()) parameter.mutable_grad().reset();
+    Pass result;
+    {
+      const PrecisionScope scope(precision, torch::kCUDA);
+      result = pass();
+    }
+    result.loss.backward();
+    Outcome outcome{result.loss.detach(), result.z, {}};
+    for (const auto& parameter : model.parameters()) {
+      outcome.gradients.push_back(parameter.grad().defined() ? parameter.grad().clone()
+                                                             : torch::Tensor());
+    }
+    return outcome;
+  }
+
+  static void expect_close(const torch::nn::Module& model, const Outcome& own,
+                           const Outcome& expected, double tolerance) {
+    const auto wide = [](const torch::Tensor& tensor) { return tensor.to(torch::kFloat64); };
+    EXPECT_LT(test::relative_difference(wide(own.z), wide(expected.z)), tolerance);
+    EXPECT_LT(test::relative_difference(wide(own.loss), wide(expected.loss)), tolerance);
+    // Some gradients are zero but for rounding, as those of a bias before a batch norm.
+    const double smallest = 1e-2 * norm_of(expected.gradients);
+    for (size_t i = 0; i < expected.gradients.size(); ++i) {
+      ASSERT_EQ(own.gradients[i].defined(), expected.gradients[i].defined()) << i;
+      if (!own.gradients[i].defined()) continue;
+      const double error = norm_of({wide(own.gradients[i]) - wide(expected.gradients[i])});
+      EXPECT_LT(error / std::max(smallest, norm_of({expected.gradients[i]})), tolerance)
+          << model.named_parameters().keys()[i];
+    }
+  }
+
+  /// The first pass of a model is evaluated, the others are replayed.
+  void expect_close_to(const Outcome& exact, torch::nn::Module& model, const Case& test,
+                       const std::function<Pass()>& pass) {
+    SCOPED_TRACE(c10::str("precision ", static_cast<int>(test.precision)));
+    const auto evaluated = differentiate(model, test.precision, pass);
+    expect_close(model, evaluated, exact, test.tolerance);
     for (int k = 0; k < 3; ++k) {
       SCOPED_TRACE(c10::str("replay ", k));
-      const auto replayed = once();
-      EXPECT_LT(test::relative_difference(replayed.z, plain.z), test.tolerance);
-      EXPECT_LT(test::relative_difference(replayed.loss, plain.loss), test.tolerance);
-      for (size_t i = 0; i < plain.gradients.size(); ++i) {
-        ASSERT_EQ(replayed.gradients[i].defined(), plain.gradients[i].defined()) << i;
-        if (!plain.gradients[i].defined()) continue;
-        EXPECT_LT(test::relative_difference(replayed.gradients[i], plain.gradients[i]),
-                  10 * test.tolerance)
-            << model.named_parameters().keys()[i];
-      }
+      expect_close(model, differentiate(model, test.precision, pass), evaluated,
+                   test.tolerance / 10);
     }
   }
 };
 
 TEST_F(RecordedStepCudaTest, MultiscaleDeq) {
-  for (const auto& test : kCases) {
-    MdeqOptions small{.dropout = 0};
-    MdeqClassifier model(small, generator_);
-    model->to(torch::kCUDA, storage_type(test.precision));
-    model->train();
-    const auto images =
-        torch::randn({4, 3, 16, 16}, generator_).to(torch::kCUDA, storage_type(test.precision));
-    const auto labels = torch::tensor({1, 2, 3, 4}).cuda();
-    expect_replays_to_agree(*model, test, [&] {
-      auto output = model->forward(images, EquilibriumPlan(options(6)));
-      auto loss = torch::nn::functional::cross_entropy(output.logits, labels);
-      if (test.penalised) {
-        loss = loss + jacobian_penalty(output.equilibrium.linearization(), {}, ProbeKey{.key = 3});
-      }
-      return Outcome{
-          loss,
-          torch::cat(
-              {output.equilibrium.state[0].flatten(1), output.equilibrium.state[1].flatten(1)}, 1)
-              .detach(),
-          {}};
-    });
+  const auto images = torch::randn({4, 3, 16, 16}, generator_, test::f64()).cuda();
+  const auto labels = torch::tensor({1, 2, 3, 4}).cuda();
+  for (const bool penalised : {false, true}) {
+    SCOPED_TRACE(penalised ? "penalised" : "plain");
+    const auto key = generator_.current_seed();
+    const auto pass_of = [&](MdeqClassifier& model, Precision precision) {
+      return [&, precision] {
+        auto output =
+            model->forward(images.to(storage_type(precision)), EquilibriumPlan(options(6)));
+        auto loss = torch::nn::functional::cross_entropy(output.logits, labels);
+        const auto& equilibrium = output.equilibrium;
+        if (penalised) {
+          loss = loss + jacobian_penalty(equilibrium.linearization(), {}, ProbeKey{.key = 3});
+        }
+        return Pass{
+            loss, torch::cat({equilibrium.state[0].flatten(1), equilibrium.state[1].flatten(1)}, 1)
+                      .detach()};
+      };
+    };
+    const auto make = [&](Precision precision) {
+      MdeqClassifier model(MdeqOptions{.dropout = 0},
+                           torch::make_generator<at::CPUGeneratorImpl>(key));
+      model->to(torch::kCUDA, storage_type(precision));
+      return model;
+    };
+    auto precise = make(Precision::Float64);
+    const auto exact =
+        differentiate(*precise, Precision::Float64, pass_of(precise, Precision::Float64));
+    for (const auto& test : kCases) {
+      auto model = make(test.precision);
+      expect_close_to(exact, *model, test, pass_of(model, test.precision));
+    }
   }
 }
 
 TEST_F(RecordedStepCudaTest, DeqTransformer) {
-  for (const auto& test : kCases) {
-    const TransformerOptions small{.vocabulary = 100,
-                                   .cutoffs = {40},
-                                   .div_val = 2,
-                                   .d_model = 20,
-                                   .d_embed = 20,
-                                   .heads = 2,
-                                   .d_head = 10,
-                                   .d_inner = 50,
-                                   .tie_projections = {false, true},
-                                   .dropout = 0,
-                                   .attention_dropout = 0};
-    DeqTransformer model(small, generator_);
-    model->to(torch::kCUDA, storage_type(test.precision));
-    model->train();
-    const auto words = torch::randint(100, {3, 8}, generator_, torch::kInt64).cuda();
-    expect_replays_to_agree(*model, test, [&] {
-      auto output = model->forward(words.narrow(1, 0, 7), words.narrow(1, 1, 7), {},
-                                   EquilibriumPlan(options(6)));
-      auto loss = output.nll.mean();
-      const auto& equilibrium = output.reading.equilibrium;
-      if (test.penalised) {
-        loss = loss + jacobian_penalty(equilibrium.linearization(), {}, ProbeKey{.key = 3});
-      }
-      return Outcome{loss, equilibrium.z().detach(), {}};
-    });
+  const TransformerOptions small{.vocabulary = 100,
+                                 .cutoffs = {40},
+                                 .div_val = 2,
+                                 .d_model = 20,
+                                 .d_embed = 20,
+                                 .heads = 2,
+                                 .d_head = 10,
+                                 .d_inner = 50,
+                                 .tie_projections = {false, true},
+                                 .dropout = 0,
+                                 .attention_dropout = 0};
+  const auto words = torch::randint(100, {3, 8}, generator_, torch::kInt64).cuda();
+  for (const bool penalised : {false, true}) {
+    SCOPED_TRACE(penalised ? "penalised" : "plain");
+    const auto key = generator_.current_seed();
+    const auto pass_of = [&](DeqTransformer& model) {
+      return [&] {
+        auto output = model->forward(words.narrow(1, 0, 7), words.narrow(1, 1, 7), {},
+                                     EquilibriumPlan(options(6)));
+        auto loss = output.nll.mean();
+        const auto& equilibrium = output.reading.equilibrium;
+        if (penalised) {
+          loss = loss + jacobian_penalty(equilibrium.linearization(), {}, ProbeKey{.key = 3});
+        }
+        return Pass{loss, equilibrium.z().detach()};
+      };
+    };
+    const auto make = [&](Precision precision) {
+      DeqTransformer model(small, torch::make_generator<at::CPUGeneratorImpl>(key));
+      model->to(torch::kCUDA, storage_type(precision));
+      return model;
+    };
+    auto precise = make(Precision::Float64);
+    const auto exact = differentiate(*precise, Precision::Float64, pass_of(precise));
+    for (const auto& test : kCases) {
+      auto model = make(test.precision);
+      expect_close_to(exact, *model, test, pass_of(model));
+    }
   }
 }
 

@@ -5,6 +5,7 @@
 #include "deq/jacobian/frobenius.h"
 #include "deq/nn/equilibrium.h"
 #include "support/cells.h"
+#include "support/repeating_recorder.h"
 #include "support/seed.h"
 
 // The layer with its step replayed on memory of its own, against the layer evaluated step by step.
@@ -16,31 +17,12 @@ namespace {
 
 constexpr int64_t kBatch = 3, kDim = 5;
 
-int recorded_graphs = 0;
-
-class RepeatedWork final : public DeviceGraph {
- public:
-  explicit RepeatedWork(std::function<void()> work) : work_(std::move(work)) {}
-  void replay() override { work_(); }
-
- private:
-  std::function<void()> work_;
-};
-
-class RepeatingRecorder final : public GraphRecorder {
- public:
-  std::unique_ptr<DeviceGraph> record(const std::function<void()>& work) override {
-    work();
-    ++recorded_graphs;
-    return std::make_unique<RepeatedWork>(work);
-  }
-};
-
 class RefusingRecorder final : public GraphRecorder {
  public:
   std::unique_ptr<DeviceGraph> record(const std::function<void()>&) override {
     throw std::runtime_error("this work waits for the device");
   }
+  void begin_own_memory() override {}
 };
 
 struct Outcome {
@@ -52,14 +34,7 @@ class RecordedStepTest : public test::Seeded {
  protected:
   RecordedStepTest()
       : problem_(test::cell_problem(kBatch, kDim, 0.8, generator_)),
-        weights_(torch::randn({kBatch, kDim}, generator_, test::f64())) {
-    recorded_graphs = 0;
-    replace_graph_recorders([](const torch::Device&) -> std::unique_ptr<GraphRecorder> {
-      return std::make_unique<RepeatingRecorder>();
-    });
-  }
-  ~RecordedStepTest() override { replace_graph_recorders(nullptr); }
-
+        weights_(torch::randn({kBatch, kDim}, generator_, test::f64())) {}
   static SolverOptions tight() { return Broyden{.tol = {.rtol = 1e-13}, .max_evals = 100}; }
 
   Equilibrium layer(const GradientOptions& gradient = Implicit{tight()}) const {
@@ -93,6 +68,7 @@ class RecordedStepTest : public test::Seeded {
     return pass(fresh, x, probes);
   }
 
+  const test::RepeatingRecorders recorders_;
   test::CellProblem problem_;
   torch::Tensor weights_;
 };
@@ -116,14 +92,14 @@ TEST_F(RecordedStepTest, GivesTheSameStateAndGradients) {
 TEST_F(RecordedStepTest, RecordsAShapeAtItsSecondPassAndOnce) {
   auto replaying = layer();
   pass(replaying, problem_.x, 1);
-  EXPECT_EQ(recorded_graphs, 0);
+  EXPECT_EQ(recorders_.graphs(), 0);
   pass(replaying, problem_.x, 0);
-  EXPECT_EQ(recorded_graphs, 5) << "prepare, f, its tape, the product and the gradients";
+  EXPECT_EQ(recorders_.graphs(), 5) << "prepare, f, its tape, the product and the gradients";
   pass(replaying, problem_.x, 1);
-  EXPECT_EQ(recorded_graphs, 7) << "and the penalty's two";
+  EXPECT_EQ(recorders_.graphs(), 7) << "and the penalty's two";
   const auto steps = problem_.cell->steps.load();
   const auto eq = replaying->forward(problem_.x);
-  EXPECT_EQ(recorded_graphs, 7);
+  EXPECT_EQ(recorders_.graphs(), 7);
   EXPECT_EQ(problem_.cell->steps - steps, eq.report.evaluations + 1);
 }
 
@@ -170,7 +146,7 @@ TEST_F(RecordedStepTest, ManyPassesInOneGraphDoNotDisturbEachOther) {
   auto replaying = layer();
   pass(replaying, problem_.x, 0);  // so that the shape is known
   const auto replayed = gradient_through(replaying);
-  EXPECT_GT(recorded_graphs, 7);
+  EXPECT_GT(recorders_.graphs(), 7);
   replace_graph_recorders(nullptr);
   const auto plain = gradient_through(layer());
   for (size_t i = 0; i < plain.size(); ++i) {
@@ -184,7 +160,7 @@ TEST_F(RecordedStepTest, WithoutGradientOnlyFIsRecorded) {
   replaying->eval();
   const auto first = replaying->forward(problem_.x);
   const auto second = replaying->forward(problem_.x);
-  EXPECT_EQ(recorded_graphs, 2) << "with prepare";
+  EXPECT_EQ(recorders_.graphs(), 2) << "with prepare";
   EXPECT_LT(test::relative_difference(second.z(), first.z()), 1e-12);
   EXPECT_LT(test::relative_difference(first.z(), problem_.z_star), 1e-10);
 }

@@ -3,6 +3,7 @@
 #include <ATen/core/Generator.h>
 #include <torch/nn/modules/container/sequential.h>
 
+#include <memory>
 #include <optional>
 
 #include "deq/models/mdeq_cell.h"
@@ -10,6 +11,8 @@
 #include "deq/nn/equilibrium.h"
 
 namespace deq {
+
+class ReplayedFunction;
 
 /// What the multiscale DEQs for images have in common: the stem, and the equilibrium of all scales.
 /// The heads are those of the classes derived from it.
@@ -28,11 +31,14 @@ class MdeqTrunk : public torch::nn::Module {
   void require_scales(const State& z) const;
 
  private:
+  torch::Tensor stem(const torch::Tensor& images);
+
   MdeqOptions options_;
   torch::nn::Sequential stem_;
   torch::nn::Sequential stage0_{nullptr};  // none in the smallest models
   MdeqCell cell_;
   Equilibrium layer_;  // not in the module tree, where it would change the cell's name
+  std::shared_ptr<ReplayedFunction> replayed_stem_;
 };
 
 }  // namespace deq

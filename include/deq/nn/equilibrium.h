@@ -21,7 +21,8 @@ struct EquilibriumOptions {
   GradientOptions gradient = Implicit{};
 };
 
-class StepRecordings;
+class RecordedStep;
+struct StepShape;
 
 /// Options made ready for use. Keeps its solver's workspaces, so one that is used again is cheaper
 /// than a new one. May serve several layers and threads.
@@ -96,6 +97,8 @@ class EquilibriumImpl : public torch::nn::Module {
   const EquilibriumOptions& options() const { return plan_.options(); }
 
  private:
+  struct StepRecordings;
+  std::shared_ptr<RecordedStep> record(const StepShape& shape);
   Equilibrated begin(const Inputs& inputs, const StateLayout& layout);
   Equilibrated solve(const EquilibriumPlan& plan, const Inputs& inputs, const State& z0,
                      const Solver& solver, const Callback& callback);

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <torch/nn/functional/loss.h>
 
+#include <cmath>
+
 #include "bench/stopwatch.h"
 #include "deq/models/mdeq.h"
 #include "deq/models/transformer.h"
@@ -74,8 +76,8 @@ class TransformerSubject final : public Subject {
     model_->to(device, storage_type(precision));
     const auto numbers = torch::TensorOptions(device).dtype(storage_type(precision));
     const auto words = numbers.dtype(torch::kInt64);
-    tokens_ = torch::randint(options_.vocabulary, {batch, kLength}, words);
-    targets_ = torch::randint(options_.vocabulary, {batch, kLength}, words);
+    tokens_ = draw_words(batch, words);
+    targets_ = draw_words(batch, words);
     memory_.capacity = kLength;
     memory_.z = torch::randn({batch, kLength, options_.d_model}, numbers);
     memory_.u = torch::randn({batch, kLength, 3 * options_.heads * options_.d_head}, numbers);
@@ -106,6 +108,17 @@ class TransformerSubject final : public Subject {
   }
 
  private:
+  /// Log-uniformly: frequent words come first in a vocabulary, as Zipf's law has them.
+  torch::Tensor draw_words(int64_t batch, const torch::TensorOptions& options) const {
+    const auto share = torch::rand({batch, kLength}, options.dtype(torch::kFloat64));
+    return share.mul(std::log(static_cast<double>(options_.vocabulary)))
+        .exp_()
+        .sub_(1)
+        .floor_()
+        .clamp_(0, options_.vocabulary - 1)
+        .to(torch::kInt64);
+  }
+
   TransformerOptions options_;
   int64_t batch_;
   DeqTransformer model_{nullptr};

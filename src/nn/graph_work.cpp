@@ -1,0 +1,84 @@
+#include "nn/graph_work.h"
+
+#include <ATen/autocast_mode.h>
+#include <torch/autograd.h>
+
+namespace deq {
+namespace {
+
+/// Casts that autocast remembers would be recorded as they are now, and be old at the next replay.
+class NoRememberedCasts {
+ public:
+  NoRememberedCasts() : before_(at::autocast::is_autocast_cache_enabled()) {
+    at::autocast::set_autocast_cache_enabled(false);
+  }
+  ~NoRememberedCasts() { at::autocast::set_autocast_cache_enabled(before_); }
+  NoRememberedCasts(const NoRememberedCasts&) = delete;
+  NoRememberedCasts& operator=(const NoRememberedCasts&) = delete;
+
+ private:
+  bool before_;
+};
+
+class NoAutocast {
+ public:
+  explicit NoAutocast(const torch::Device& device)
+      : device_(device.type()), before_(at::autocast::is_autocast_enabled(device_)) {
+    at::autocast::set_autocast_enabled(device_, false);
+  }
+  ~NoAutocast() { at::autocast::set_autocast_enabled(device_, before_); }
+  NoAutocast(const NoAutocast&) = delete;
+  NoAutocast& operator=(const NoAutocast&) = delete;
+
+ private:
+  torch::DeviceType device_;
+  bool before_;
+};
+
+}  // namespace
+
+GraphWork::GraphWork(const torch::Device& device, std::vector<torch::Tensor> parameters)
+    : device_(device),
+      accumulators_(std::move(parameters)),
+      recorder_(make_graph_recorder(device)) {}
+
+std::unique_ptr<DeviceGraph> GraphWork::record_forward(const std::function<void()>& work) {
+  const NoRememberedCasts fresh_casts;
+  return recorder_->record([this, work] {
+    const GradAccumulators::Scope own(accumulators_);
+    work();
+  });
+}
+
+std::unique_ptr<DeviceGraph> GraphWork::record_backward(const std::function<void()>& work) {
+  const NoAutocast in_forward_types(device_);
+  return record_forward(work);
+}
+
+void copy_into(const torch::Tensor& own, const torch::Tensor& from) {
+  const torch::NoGradGuard no_grad;
+  own.variable_data().copy_(from);
+}
+
+torch::Tensor own_memory(const torch::Tensor& like) {
+  const torch::NoGradGuard no_grad;
+  return torch::empty_like(like).copy_(like.detach());
+}
+
+std::vector<torch::Tensor> trained(const torch::nn::Module& module) {
+  std::vector<torch::Tensor> parameters;
+  for (const auto& parameter : module.parameters()) {
+    if (parameter.requires_grad()) parameters.push_back(parameter);
+  }
+  return parameters;
+}
+
+std::vector<torch::Tensor> gradients_of(const torch::Tensor& value,
+                                        const std::vector<torch::Tensor>& leaves,
+                                        const torch::Tensor& along) {
+  if (leaves.empty() || !value.requires_grad()) return std::vector<torch::Tensor>(leaves.size());
+  return torch::autograd::grad({value}, leaves, {along}, /*retain_graph=*/true,
+                               /*create_graph=*/false, /*allow_unused=*/true);
+}
+
+}  // namespace deq

@@ -1,0 +1,47 @@
+#include "nn/recordings.h"
+
+#include <ATen/Context.h>
+#include <ATen/autocast_mode.h>
+
+namespace deq {
+
+RecordingSignature::RecordingSignature(const torch::Device& device) {
+  add(device.index());
+  add(at::autocast::is_autocast_enabled(device.type()) ? 1 : 0);
+  add(static_cast<int64_t>(at::autocast::get_autocast_dtype(device.type())));
+  add(at::globalContext().allowTF32CuBLAS() ? 1 : 0);
+  add(at::globalContext().allowTF32CuDNN() ? 1 : 0);
+}
+
+RecordingSignature& RecordingSignature::add(int64_t number) {
+  numbers_.push_back(number);
+  return *this;
+}
+
+RecordingSignature& RecordingSignature::add(const torch::Tensor& tensor) {
+  if (!tensor.defined()) return add(-1);
+  add(tensor.dim()).add(static_cast<int64_t>(tensor.scalar_type()));
+  add(tensor.requires_grad() ? 1 : 0);
+  numbers_.insert(numbers_.end(), tensor.sizes().begin(), tensor.sizes().end());
+  numbers_.insert(numbers_.end(), tensor.strides().begin(), tensor.strides().end());
+  return *this;
+}
+
+RecordingSignature& RecordingSignature::add(const torch::nn::Module& module) {
+  for (const auto& tensors : {module.parameters(), module.buffers()}) {
+    for (const auto& tensor : tensors) {
+      add(tensor.requires_grad() ? 1 : 0);
+      add(static_cast<int64_t>(reinterpret_cast<intptr_t>(tensor.data_ptr())));
+    }
+  }
+  return add(module.is_training() ? 1 : 0);
+}
+
+void warn_of_refused_recording(const std::exception& error) {
+  TORCH_WARN(
+      "a part of an equilibrium model cannot be replayed as a graph and is evaluated step by "
+      "step: ",
+      error.what());
+}
+
+}  // namespace deq
