@@ -92,8 +92,8 @@ class RecordedStepCudaTest : public test::Seeded {
     expect_close(model, evaluated, exact, test.tolerance);
     for (int k = 0; k < 3; ++k) {
       SCOPED_TRACE(c10::str("replay ", k));
-      expect_close(model, differentiate(model, test.precision, pass), evaluated,
-                   test.tolerance / 10);
+      // Recorded convolutions may be other algorithms, whose rounding differs.
+      expect_close(model, differentiate(model, test.precision, pass), evaluated, test.tolerance);
     }
   }
 };
