@@ -21,7 +21,8 @@ class RecordingSignature {
   RecordingSignature& add(const torch::Tensor& tensor);
   RecordingSignature& add(const torch::nn::Module& module);
 
-  auto operator<=>(const RecordingSignature&) const = default;
+  bool operator==(const RecordingSignature& other) const { return numbers_ == other.numbers_; }
+  bool operator<(const RecordingSignature& other) const { return numbers_ < other.numbers_; }
 
  private:
   std::vector<int64_t> numbers_;

@@ -30,6 +30,10 @@ std::ostream& operator<<(std::ostream& out, const Case& c) {
 
 class FeedForwardTest : public test::Seeded {
  protected:
+  // Where many threads share few positions the kernel leaves them to torch.
+  FeedForwardTest() { at::set_num_threads(2); }
+  ~FeedForwardTest() override { at::set_num_threads(threads_); }
+
   at::Tensor draw(at::IntArrayRef shape) {
     return torch::randn(shape, generator_, torch::kFloat64);
   }
@@ -46,6 +50,9 @@ class FeedForwardTest : public test::Seeded {
     return torch::rand({c.batch, 1, c.inner}, generator_, torch::kFloat64).gt(0.3).to(at::kDouble) /
            0.7;
   }
+
+ private:
+  int threads_ = at::get_num_threads();
 };
 
 template <class Function>

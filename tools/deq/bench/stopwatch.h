@@ -22,8 +22,4 @@ struct Ceilings {
 /// `type` is what the products are computed in.
 Ceilings measure_ceilings(const torch::Device& device, torch::ScalarType type);
 
-/// Multiplications and additions of all matrix products and convolutions that `work` asks torch
-/// for.
-double count_flops(const std::function<void()>& work);
-
 }  // namespace deq::cli

@@ -4,8 +4,8 @@
 #include <torch/nn/functional/loss.h>
 
 #include <cmath>
+#include <regex>
 
-#include "bench/stopwatch.h"
 #include "deq/models/mdeq.h"
 #include "deq/models/transformer.h"
 
@@ -14,13 +14,16 @@ namespace {
 
 constexpr uint64_t kSeed = 0;
 
-/// One evaluation of a cell of the same shapes for one sample, in float64 on the CPU, where every
-/// product is torch's own and is counted.
-double flops_for_one(Cell& cell, const Inputs& inputs) {
-  const torch::NoGradGuard no_grad;
-  const auto context = cell.prepare(inputs);
-  const auto z = cell.initial_state(inputs);
-  return count_flops([&] { cell.step(z, context); });
+/// The scale at whose size a convolution of a cell puts out its pixels, by the published name.
+int64_t scale_of(const std::string& name) {
+  std::smatch parts;
+  if (std::regex_search(name, parts,
+                        std::regex("fuse_layers\\.(\\d+)\\.(\\d+)\\.net(?:\\.(\\d+))?"))) {
+    const auto from = std::stoll(parts[2]);
+    return parts[3].matched ? from + std::stoll(parts[3]) + 1 : from;
+  }
+  std::regex_search(name, parts, std::regex("\\.(\\d+)\\."));
+  return std::stoll(parts[1]);
 }
 
 class MdeqSubject final : public Subject {
@@ -49,12 +52,13 @@ class MdeqSubject final : public Subject {
   }
 
   double flops_of_f() override {
-    const auto side = size_ >> options_.downsample_times;
-    MdeqCell cell(options_);
-    cell->to(torch::kFloat64);
-    cell->eval();
-    const auto injection = torch::zeros({1, options_.channels[0], side, side}, torch::kFloat64);
-    return static_cast<double>(batch_) * flops_for_one(*cell, {injection});
+    double pairs = 0;  // of a weight and a pixel
+    for (const auto& item : model_->cell()->named_parameters()) {
+      if (item.value().dim() != 4 || item.key().ends_with("_g")) continue;
+      const auto side = (size_ >> options_.downsample_times) >> scale_of("." + item.key());
+      pairs += static_cast<double>(item.value().numel() * side * side);
+    }
+    return 2 * static_cast<double>(batch_) * pairs;
   }
 
  private:
@@ -95,16 +99,14 @@ class TransformerSubject final : public Subject {
   }
 
   double flops_of_f() override {
-    TransformerCell cell(options_);
-    cell->to(torch::kFloat64);
-    cell->eval();
-    const auto numbers = torch::TensorOptions(torch::kFloat64);
-    const auto width = 3 * options_.heads * options_.d_head;
-    const Inputs inputs{torch::zeros({1, kLength, width}, numbers),
-                        torch::zeros({2 * kLength, options_.d_model}, numbers),
-                        torch::zeros({1, kLength, options_.d_model}, numbers),
-                        torch::zeros({1, kLength, width}, numbers)};
-    return static_cast<double>(batch_) * flops_for_one(*cell, inputs);
+    const auto width = static_cast<double>(options_.heads * options_.d_head);
+    const auto model = static_cast<double>(options_.d_model);
+    const auto inner = static_cast<double>(options_.d_inner);
+    constexpr double kKeys = 2 * kLength;
+    // Queries, keys and values; contents, places and values seen; the way out; the feed-forward
+    // part.
+    const double pairs = 3 * model * width + 3 * kKeys * width + width * model + 2 * model * inner;
+    return 2 * static_cast<double>(batch_ * kLength) * pairs;
   }
 
  private:
