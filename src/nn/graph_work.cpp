@@ -73,6 +73,16 @@ std::vector<torch::Tensor> trained(const torch::nn::Module& module) {
   return parameters;
 }
 
+std::vector<torch::Tensor> leaves_of(const std::vector<torch::Tensor>& inputs,
+                                     const std::vector<torch::Tensor>& parameters) {
+  std::vector<torch::Tensor> leaves;
+  for (const auto& input : inputs) {
+    if (input.defined() && input.requires_grad()) leaves.push_back(input);
+  }
+  leaves.insert(leaves.end(), parameters.begin(), parameters.end());
+  return leaves;
+}
+
 std::vector<torch::Tensor> gradients_of(const torch::Tensor& value,
                                         const std::vector<torch::Tensor>& leaves,
                                         const torch::Tensor& along) {

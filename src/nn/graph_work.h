@@ -38,6 +38,10 @@ torch::Tensor own_memory(const torch::Tensor& like);
 /// The parameters that require gradients.
 std::vector<torch::Tensor> trained(const torch::nn::Module& module);
 
+/// What a pass's gradients are for: the inputs that require some, then the parameters.
+std::vector<torch::Tensor> leaves_of(const std::vector<torch::Tensor>& inputs,
+                                     const std::vector<torch::Tensor>& parameters);
+
 /// Those for `leaves` of value·along; undefined where it does not depend on one.
 std::vector<torch::Tensor> gradients_of(const torch::Tensor& value,
                                         const std::vector<torch::Tensor>& leaves,

@@ -28,10 +28,10 @@ RecordedStep::RecordedStep(const StepShape& like)
       z_(own_memory(like.z)) {
   for (const auto& input : like.inputs) {
     inputs_.push_back(input.defined() ? own_memory(input) : input);
-    if (!with_gradients_ || !input.defined() || !input.requires_grad()) continue;
-    own_leaves_.push_back(inputs_.back().requires_grad_());
+    const bool leaf = with_gradients_ && input.defined() && input.requires_grad();
+    if (leaf) inputs_.back().requires_grad_();
   }
-  own_leaves_.insert(own_leaves_.end(), parameters_.begin(), parameters_.end());
+  own_leaves_ = leaves_of(inputs_, parameters_);
   prepare_graph_ = work_.record_forward([this] {
     const torch::AutoGradMode on_tape(with_gradients_);
     tape_.context = tape_.cell->prepare(inputs_);
@@ -122,15 +122,6 @@ const std::vector<torch::Tensor>& RecordedStep::product_gradients(size_t number,
   copy_into(product.w, w);
   product.gradients_graph->replay();
   return product.gradients;
-}
-
-std::vector<torch::Tensor> RecordedStep::leaves(const Inputs& inputs) const {
-  std::vector<torch::Tensor> result;
-  for (const auto& input : inputs) {
-    if (input.defined() && input.requires_grad()) result.push_back(input);
-  }
-  result.insert(result.end(), parameters_.begin(), parameters_.end());
-  return result;
 }
 
 }  // namespace deq

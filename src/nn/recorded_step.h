@@ -58,7 +58,9 @@ class RecordedStep {
   const std::vector<torch::Tensor>& product_gradients(size_t number, const torch::Tensor& w);
 
   /// Everything of a pass with gradients: its inputs, then the cell's parameters.
-  std::vector<torch::Tensor> leaves(const Inputs& inputs) const;
+  std::vector<torch::Tensor> leaves(const Inputs& inputs) const {
+    return leaves_of(inputs, parameters_);
+  }
 
  private:
   struct Product {

@@ -18,14 +18,6 @@ Tensors trained(const Modules& modules) {
   return all;
 }
 
-Tensors with_gradients(const Tensors& tensors) {
-  Tensors result;
-  for (const auto& tensor : tensors) {
-    if (tensor.requires_grad()) result.push_back(tensor);
-  }
-  return result;
-}
-
 /// Recording runs the work several times; for the statistics of modules it has not happened.
 class UntouchedBuffers {
  public:
@@ -66,8 +58,7 @@ class RecordedFunction {
       value_ = function(inputs_);
     });
     if (!differentiable || !value_.requires_grad()) return;
-    own_leaves_ = with_gradients(inputs_);
-    own_leaves_.insert(own_leaves_.end(), parameters_.begin(), parameters_.end());
+    own_leaves_ = leaves_of(inputs_, parameters_);
     along_ = own_memory(value_);
     gradients_graph_ =
         work_.record_backward([this] { gradients_ = gradients_of(value_, own_leaves_, along_); });
@@ -86,11 +77,7 @@ class RecordedFunction {
   }
 
   bool differentiable() const { return gradients_graph_ != nullptr; }
-  Tensors leaves(const Tensors& inputs) const {
-    auto result = with_gradients(inputs);
-    result.insert(result.end(), parameters_.begin(), parameters_.end());
-    return result;
-  }
+  Tensors leaves(const Tensors& inputs) const { return leaves_of(inputs, parameters_); }
 
  private:
   Tensors parameters_, inputs_, own_leaves_, gradients_;
