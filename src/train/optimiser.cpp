@@ -144,6 +144,15 @@ std::map<std::string, torch::Tensor> Optimiser::state() const {
   return tensors;
 }
 
+Optimiser::NamedParameters trainable(const torch::nn::Module& model) {
+  Optimiser::NamedParameters named;
+  for (const auto& item : model.named_parameters()) {
+    if (item.value().requires_grad()) named.emplace_back(item.key(), item.value());
+  }
+  require(!named.empty(), "the model has no parameters to train");
+  return named;
+}
+
 double gradient_norm(const std::vector<torch::Tensor>& parameters) {
   const torch::NoGradGuard no_grad;
   const auto gradients = gradients_of(parameters);

@@ -33,15 +33,6 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-Optimiser::NamedParameters trainable(const torch::nn::Module& model) {
-  Optimiser::NamedParameters named;
-  for (const auto& item : model.named_parameters()) {
-    if (item.value().requires_grad()) named.emplace_back(item.key(), item.value());
-  }
-  require(!named.empty(), "the model has no parameters to train");
-  return named;
-}
-
 Shard shard_of(const Recipe& recipe, const World& world) {
   return {.batch_size = recipe.train.batch_size,
           .rank = world.rank(),

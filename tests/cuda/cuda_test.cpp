@@ -1,13 +1,12 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "deq/core/cuda.h"
 #include "deq/deq.h"
 #include "deq/models/toy.h"
+#include "gpu_test.h"
 #include "kernels/history.h"
 #include "kernels/probes.h"
 #include "support/maps.h"
-#include "support/seed.h"
 #include "support/solver_cases.h"
 
 // What the CUDA plugin computes, against the CPU. Without a GPU every test here says so and is
@@ -16,12 +15,8 @@
 namespace deq {
 namespace {
 
-class CudaTest : public test::Seeded {
+class CudaTest : public test::GpuTest {
  protected:
-  void SetUp() override {
-    if (!load_cuda().available) GTEST_SKIP() << load_cuda().reason;
-  }
-
   at::Tensor draw(int64_t batch, int64_t dim, at::ScalarType type) {
     return at::randn({batch, dim}, generator_, at::TensorOptions(at::kDouble)).to(type);
   }

@@ -1,13 +1,12 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "deq/core/cuda.h"
 #include "deq/jacobian/frobenius.h"
 #include "deq/models/mdeq.h"
 #include "deq/models/transformer.h"
 #include "deq/train/precision.h"
+#include "gpu_test.h"
 #include "support/maps.h"
-#include "support/seed.h"
 
 // Steps replayed as CUDA graphs, against the first pass of a layer, which is never recorded.
 
@@ -45,12 +44,8 @@ EquilibriumOptions options(int64_t evaluations) {
   return {.forward = solver, .gradient = Implicit{.solver = solver}};
 }
 
-class RecordedStepCudaTest : public test::Seeded {
+class RecordedStepCudaTest : public test::GpuTest {
  protected:
-  void SetUp() override {
-    if (!load_cuda().available) GTEST_SKIP() << load_cuda().reason;
-  }
-
   static Outcome differentiate(torch::nn::Module& model, Precision precision,
                                const std::function<Pass()>& pass) {
     for (auto& parameter : model.parameters()) parameter.mutable_grad().reset();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <torch/nn/module.h>
 #include <torch/types.h>
 
 #include <map>
@@ -69,6 +70,9 @@ class Optimiser {
   std::vector<torch::Tensor> parameters_;
   std::vector<torch::Tensor> first_, second_, steps_;  // momentum or exp_avg; exp_avg_sq; counters
 };
+
+/// The parameters of a model that are trained, of which there must be some.
+Optimiser::NamedParameters trainable(const torch::nn::Module& model);
 
 /// The Euclidean norm of all gradients together.
 double gradient_norm(const std::vector<torch::Tensor>& parameters);

@@ -96,12 +96,6 @@ class Measurement {
     return result;
   }
 
-  static Optimiser::NamedParameters trainable(const torch::nn::Module& model) {
-    Optimiser::NamedParameters named;
-    for (const auto& item : model.named_parameters()) named.emplace_back(item.key(), item.value());
-    return named;
-  }
-
   EquilibriumPlan plan(int64_t forward, int64_t adjoint) const {
     return EquilibriumOptions{.forward = solver(arguments_.solver, forward),
                               .gradient = Implicit{.solver = solver(arguments_.solver, adjoint)}};
