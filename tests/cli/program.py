@@ -104,6 +104,12 @@ class ProgramTest(unittest.TestCase):
         return [{name: value for name, value in json.loads(line).items() if name not in TIMINGS}
                 for line in lines]
 
+    def evaluate(self, run, *more):
+        """What deq eval measures, and apart from it what that cost."""
+        result = json.loads(self.deq("eval", run, *more, "--json").stdout)
+        names = [name for name in result if name in ("seconds", "peak_memory_mib") or name.endswith("_per_s")]
+        return result, {name: result.pop(name) for name in names}
+
     def train(self, out="run", *more):
         """A short training run; returns its result."""
         result = self.deq("train", CONFIG, *SHORT, *more, "--out", out, "--json")

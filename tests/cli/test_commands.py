@@ -73,9 +73,10 @@ class Train(ProgramTest):
 class Eval(ProgramTest):
     def test_measures_what_training_measured_last(self):
         trained = self.train()
-        evaluated = json.loads(self.deq("eval", "run", "--json").stdout)
+        evaluated, cost = self.evaluate("run")
         for name, value in evaluated.items():
             self.assertEqual(trained[name], value, name)
+        self.assertGreater(cost["samples_per_s"], 0)
         self.assertIn("mse", self.deq("eval", "run").stdout)
 
 

@@ -60,13 +60,13 @@ class Convert(ProgramTest):
             with self.subTest(like=like):
                 out = like.replace("/", "-") + "-converted"
                 self.convert(given, like=like, out=out)
-                evaluated = json.loads(self.deq("eval", out, "--json").stdout)
+                evaluated, _ = self.evaluate(out)
                 self.assertEqual(evaluated["mse"], self.trained["mse"])
         checkpoint = self.checkpoints("run")[-1]
         for old in self.checkpoints("run"):
             old.unlink()
         self.convert(given, out=checkpoint)
-        self.assertEqual(json.loads(self.deq("eval", "run", "--json").stdout), evaluated)
+        self.assertEqual(self.evaluate("run")[0], evaluated)
 
     def test_differences_are_listed(self):
         dropped = sorted(self.model)[0]

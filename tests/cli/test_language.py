@@ -85,6 +85,7 @@ class Learning(LanguageTest):
             self.assertIn(name, result)
         evaluated = json.loads(self.deq("eval", "run", "--json").stdout)
         self.assertEqual(evaluated["perplexity"], result["perplexity"])
+        self.assertGreater(evaluated["words_per_s"], 0)
         test = json.loads(self.deq("eval", "run", "--set", "data.eval_split=test", "--json").stdout)
         self.assertEqual((evaluated["split"], test["split"]), ("valid", "test"))
         self.assertNotEqual(test["perplexity"], result["perplexity"])

@@ -14,6 +14,11 @@ class CommandLine(ProgramTest):
             self.assertIn("--help", result.stderr, arguments)
             self.assertEqual(self.tree(), {})
 
+    def test_a_count_that_is_none(self):
+        for budgets in ("0", "4,-1", "2,many", "1.5"):
+            message = self.deq("eval", "run", "--budgets", budgets, status=2).stderr
+            self.assertIn("must be a whole number above zero, not " + budgets.split(",")[-1], message)
+
 
 class Configuration(ProgramTest):
     def test_a_missing_file(self):

@@ -5,6 +5,7 @@
 #include <iostream>
 #include <memory>
 
+#include "checks.h"
 #include "commands.h"
 #include "deq/core/error.h"
 #include "deq/data/archive.h"
@@ -167,7 +168,7 @@ void add_summary(CLI::App& data) {
                       ->add_option("--samples", arguments->samples,
                                    "decode at most so many images of a split, spread evenly")
                       ->capture_default_str()
-                      ->check(CLI::PositiveNumber);
+                      ->check(positive_whole_number);
   command->add_flag("--all", arguments->all, "decode all images")->excludes(samples);
   add_json(command, arguments);
   command->callback([arguments] { summary(*arguments); });

@@ -1,20 +1,19 @@
 #include <fmt/format.h>
-#include <torch/cuda.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <iostream>
 #include <memory>
 
+#include "checks.h"
 #include "commands.h"
 #include "deq/core/cuda.h"
 #include "deq/core/error.h"
 #include "deq/train/precision.h"
 #include "deq/train/run.h"
+#include "measured_evaluation.h"
 #include "output.h"
 #include "run_arguments.h"
-#include "train/memory.h"
 
 namespace deq::cli {
 namespace {
@@ -52,68 +51,6 @@ void print_table(const std::vector<Metrics>& rows) {
   for (const auto& line : lines) std::cout << line << '\n';
 }
 
-/// Evaluates a run and measures what that costs.
-class Meter {
- public:
-  Meter(const LoadedRun& run, torch::Device device)
-      : task_(*run.task), world_(World::alone()), device_(device) {}
-
-  Metrics evaluate(const EquilibriumPlan& how) {
-    synchronise();
-    const bool has_peak = reset_peak_memory(device_);
-    const auto begin = std::chrono::steady_clock::now();
-    auto metrics = task_.evaluate(how, *world_);
-    synchronise();
-    const double seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    const auto samples = static_cast<double>(task_.validation_samples());
-    Metrics cost{{"seconds", seconds}};
-    if (samples > 0) cost.emplace_back(task_.sample_name() + "_per_s", samples / seconds);
-    if (has_peak) cost.emplace_back("peak_memory_mib", peak_memory_mib(device_));
-    append(metrics, cost);
-    return metrics;
-  }
-
-  Metrics evaluate_with_stability(const EquilibriumPlan& how) {
-    auto metrics = evaluate(how);
-    append(metrics, task_.stability(how));
-    return metrics;
-  }
-
- private:
-  void synchronise() const {
-    if (device_.is_cuda()) torch::cuda::synchronize(device_.index());
-  }
-
-  Task& task_;
-  std::shared_ptr<World> world_;
-  torch::Device device_;
-};
-
-/// One row a budget: how good the model is, and what it costs, when its solver is stopped early.
-std::vector<Metrics> sweep(const std::vector<int64_t>& budgets, const LoadedRun& run,
-                           torch::Device device) {
-  Meter meter(run, device);
-  const auto options = evaluation_options(run.experiment.recipe);
-  const auto within = [&options](int64_t budget) {
-    auto hurried = options;
-    hurried.forward = with_max_evals(options.forward, budget);
-    return hurried;
-  };
-  // The first pass pays for kernels that are chosen and memory that is claimed once.
-  const auto first = meter.evaluate(within(*std::min_element(budgets.begin(), budgets.end())));
-  if (!std::isfinite(number(first, "nfe_forward"))) {
-    std::cerr << "deq: this model has no equilibrium to stop early, one row serves every budget\n";
-    return {meter.evaluate_with_stability(options)};
-  }
-  std::vector<Metrics> rows;
-  for (const int64_t budget : budgets) {
-    rows.push_back({{"budget", budget}});
-    append(rows.back(), meter.evaluate_with_stability(within(budget)));
-  }
-  return rows;
-}
-
 void print_json(Metrics metrics, const LoadedRun& run) {
   metrics.insert(metrics.begin(), {"split", run.task->evaluated_split()});
   std::cout << to_json(metrics) << '\n';
@@ -127,14 +64,12 @@ void run(const Arguments& arguments) {
   const torch::NoGradGuard no_grad;
   const PrecisionScope precision(run.experiment.recipe.precision, device);
   if (!arguments.budgets.empty()) {
-    const auto rows = sweep(arguments.budgets, run, device);
+    const auto rows = evaluate_budgets(run, device, arguments.budgets);
     if (!arguments.json) return print_table(rows);
     for (const auto& row : rows) print_json(row, run);
     return;
   }
-  const auto how = evaluation_options(run.experiment.recipe);
-  auto metrics = run.task->evaluate(how, *World::alone());
-  append(metrics, run.task->stability(how));
+  auto metrics = evaluate_measured(run, device);
   append(metrics, run.task->closing());
   if (arguments.json) return print_json(metrics, run);
   for (const auto& [name, value] : metrics) {
@@ -154,7 +89,7 @@ void add_eval(CLI::App& program) {
                    "a row for each of these forward budgets, with its time and peak memory, e.g. "
                    "--budgets 1,2,4,8")
       ->delimiter(',')
-      ->check(CLI::PositiveNumber);
+      ->check(positive_whole_number);
   command->add_flag("--json", arguments->json,
                     "print one JSON object (one a budget) with the names of metrics.jsonl");
   command->callback([arguments] { run(*arguments); });

@@ -5,6 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "checks.h"
 #include "commands.h"
 #include "deq/core/cuda.h"
 #include "deq/data/vocabulary.h"
@@ -88,7 +89,7 @@ void add_generate(CLI::App& program) {
   command->add_option("--prompt", arguments->prompt, "the text to continue, its words apart");
   command->add_option("--words", arguments->words, "how many words to add")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(positive_whole_number);
   command
       ->add_option("--temperature", arguments->sampling.temperature,
                    "below 1 likely words become likelier")

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "checks.h"
 #include "commands.h"
 #include "deq/core/cuda.h"
 #include "deq/core/error.h"
@@ -101,7 +102,7 @@ void add_predict(CLI::App& program) {
   command->add_option("IMAGE", arguments->images, "JPEG or PNG files of any size")->required();
   command->add_option("--top", arguments->top, "so many classes for each, the likeliest first")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(positive_whole_number);
   command->add_flag("--json", arguments->json, "print one JSON object for each image");
   command->callback([arguments] { run(*arguments); });
 }

@@ -9,6 +9,7 @@
 #include "bench/stopwatch.h"
 #include "bench/subject.h"
 #include "bench/trace.h"
+#include "checks.h"
 #include "commands.h"
 #include "deq/core/cuda.h"
 #include "deq/io/atomic_file.h"
@@ -229,13 +230,13 @@ CLI::App* add_subject(CLI::App& bench, const char* name, const char* what,
       ->transform(CLI::CheckedTransformer(kPrecisions));
   command->add_option("--batch", arguments->batch, "samples")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(positive_whole_number);
   command->add_option("--repeats", arguments->repeats, "calls of which the median is told")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(positive_whole_number);
   command->add_option("--forward", arguments->forward, "evaluations of a training step's solve")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(positive_whole_number);
   command->add_option("--json", arguments->json, "also write the numbers to this file");
   return command;
 }
@@ -249,12 +250,12 @@ CLI::App* add_model(CLI::App& bench, const char* name, const char* what,
   command
       ->add_option("--adjoint", arguments->adjoint, "products of a training step's adjoint solve")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(positive_whole_number);
   command->add_option("--trace", arguments->trace,
                       "also write what host and device do in an inference and two steps");
   command->add_option("--inference", arguments->inference, "evaluations without gradient")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(positive_whole_number);
   return command;
 }
 
@@ -291,7 +292,7 @@ void add_bench(CLI::App& program) {
       add_subject(*command, "solvers", "Solvers on a map that costs next to nothing.", slabs);
   solvers->add_option("--dim", slabs->dim, "numbers a sample")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(positive_whole_number);
   solvers->callback([slabs] { bench_solvers(*slabs); });
 }
 
