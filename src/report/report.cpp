@@ -1,8 +1,5 @@
 #include "deq/report/report.h"
 
-#include <ATen/Parallel.h>
-#include <torch/version.h>
-
 #include <cmath>
 #include <ctime>
 #include <nlohmann/json.hpp>
@@ -10,9 +7,11 @@
 #include "deq/core/error.h"
 #include "deq/io/atomic_file.h"
 #include "deq/io/json_lines.h"
+#include "deq/report/environment.h"
 #include "deq/train/run.h"
 #include "deq/version.h"
 #include "report/assets.h"
+#include "report/extras.h"
 #include "report/synthetic_figures.h"
 
 namespace deq {
@@ -76,6 +75,12 @@ std::string describe(const Schedule& schedule) {
   return schedule.stop ? result + " until " + std::to_string(*schedule.stop) : result;
 }
 
+json as_json(const Environment& environment) {
+  json result = json::object();
+  for (const auto& [name, value] : environment) result[name] = value;
+  return result;
+}
+
 json run_data(const std::filesystem::path& folder) {
   require_run(folder);
   const auto experiment = read_experiment(config_file(folder));
@@ -85,6 +90,7 @@ json run_data(const std::filesystem::path& folder) {
            {"folder", folder.string()},
            {"gamma", describe(experiment.recipe.jacobian.gamma)},
            {"config", read_file(config_file(folder))},
+           {"environment", as_json(recorded_environment(folder))},
            {"summary", summary(lines)},
            {"metrics", {{"train", columns(lines, "train")}, {"valid", columns(lines, "valid")}}},
            {"warnings", json::array()}};
@@ -149,19 +155,23 @@ std::string embeddable(const json& data) {
 
 }  // namespace
 
-std::string render_report(const std::vector<std::filesystem::path>& runs,
-                          const std::string& title) {
+std::string render_report(const std::vector<std::filesystem::path>& runs, const std::string& title,
+                          const ReportExtras& extras) {
   require(!runs.empty(), "a report needs at least one run");
+  require(extras.labels.empty() || extras.labels.size() == runs.size(), "a report on ", runs.size(),
+          " runs has ", extras.labels.size(), " labels; give one for each, or none");
   json data{{"title", title},
             {"deq_version", version()},
             {"generated", utc_now()},
             {"runs", json::array()},
-            {"figure4", slope_figure()},
-            {"environment",
-             {{"libdeq", version()},
-              {"libtorch", TORCH_VERSION},
-              {"threads", std::to_string(at::get_num_threads())}}}};
-  for (const auto& folder : runs) data["runs"].push_back(run_data(folder));
+            {"extras", extras_data(extras)},
+            {"environment", as_json(this_environment())}};
+  for (const auto& folder : runs) {
+    auto run = run_data(folder);
+    if (!extras.labels.empty()) run["label"] = extras.labels[data["runs"].size()];
+    if (run.contains("surface")) data["figure4"] = slope_figure();
+    data["runs"].push_back(std::move(run));
+  }
   return fill(assets::report_html(), {{"@CSS@", assets::report_css()},
                                       {"@PLOTLY@", assets::plotly_js()},
                                       {"@DATA@", embeddable(data)},

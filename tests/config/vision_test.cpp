@@ -18,7 +18,7 @@ VisionConfig parse(const std::string& lines, const std::vector<std::string>& ove
 
 TEST(VisionConfig, EveryFileOfTheProjectIsRead) {
   int files = 0;
-  for (const char* folder : {"configs/paper", "configs/small"}) {
+  for (const char* folder : {"configs/paper", "configs/small", "configs/gpu"}) {
     for (const auto& entry : std::filesystem::directory_iterator(kSource / folder)) {
       if (experiment_of(entry.path()) != "vision") continue;
       const auto text = to_toml(load_vision(entry.path()));

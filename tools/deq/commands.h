@@ -19,6 +19,7 @@ void add_generate(CLI::App& program);
 void add_data(CLI::App& program);
 void add_demo(CLI::App& program);
 void add_report(CLI::App& program);
+void add_reproduce(CLI::App& program);
 void add_convert(CLI::App& program);
 void add_doctor(CLI::App& program);
 void add_bench(CLI::App& program);

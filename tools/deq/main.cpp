@@ -43,6 +43,7 @@ int main(int argc, char** argv) {
   deq::cli::add_data(program);
   deq::cli::add_demo(program);
   deq::cli::add_report(program);
+  deq::cli::add_reproduce(program);
   deq::cli::add_convert(program);
   deq::cli::add_bench(program);
   deq::cli::add_doctor(program);

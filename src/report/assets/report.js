@@ -34,7 +34,7 @@ function fmt(v) {
   let text = Number.isInteger(v) ? String(size) : size >= 1000 ? size.toFixed(0) : size.toPrecision(3);
   if (size >= 1e5 || (size < 1e-3 && size > 0)) {
     const [digits, exponent] = size.toExponential(2).split('e');
-    text = `${digits}×10${exponent.replace('+', '').replace(/./g, (c) => '⁰¹²³⁴⁵⁶⁷⁸⁹'[c] ?? '⁻')}`;
+    text = `${digits}×10${superscript(exponent.replace('+', ''))}`;
   }
   return v < 0 ? `−${text}` : text;
 }
@@ -63,12 +63,13 @@ const usable = (slice) => hasData(slice?.z) && hasData(slice?.f);
 function prepareRuns(runs) {
   const labels = runs.map((run) => {
     const gamma = String(run.gamma ?? '').trim();
-    if (!gamma) return run.name ?? 'run';
+    if (run.label) return run.label;
+    if (!gamma || !isNum(run.summary?.nfe_forward)) return run.name ?? 'run'; // an explicit network has no γ
     return Number.isNaN(Number(gamma)) ? `γ: ${gamma}` : `γ = ${gamma}`;
   });
   const unique = (label) => labels.indexOf(label) === labels.lastIndexOf(label);
   return runs.map((run, k) => ({
-    ...run, key: `run${k}`, colour: `run-${(k % 6) + 1}`, dash: DASHES[k % DASHES.length], summary: run.summary ?? {},
+    ...run, key: `run${k}`, colour: `run-${(k % 6) + 1}`, dash: DASHES[(k + Math.floor(k / 6)) % DASHES.length], summary: run.summary ?? {},
     label: unique(labels[k]) ? labels[k] : `${run.name ?? k + 1} (${labels[k]})`,
     slices: list(run.slices).filter(usable).map((s) => ({ ...s, iterates: s.iterates ?? {} })),
   }));
@@ -116,6 +117,23 @@ function baseLayout() {
     uirevision: 'keep', // a redraw keeps the reader's zoom and camera
     dragmode: matchMedia('(pointer: coarse)').matches ? false : 'zoom', // a finger must be able to scroll past
   };
+}
+
+const superscript = (n) => String(n).replace(/./g, (c) => '⁰¹²³⁴⁵⁶⁷⁸⁹'[c] ?? '⁻');
+/** 1, 2 or 5 times a power of ten. */
+function tickText(digit, exponent) {
+  if (exponent >= -2 && exponent <= 4) return String(Number(`${digit}e${exponent}`));
+  return `${digit === 1 ? '' : `${digit}×`}10${superscript(exponent)}`;
+}
+
+/** A logarithmic axis with labels that can be read by themselves; a linear one where the values lie close together. */
+function logScale(values) {
+  const [lo, hi] = extent(list(values).flat(Infinity).filter((v) => v > 0)) ?? [1, 1];
+  if (hi < 3 * lo) return { rangemode: 'normal' };
+  const [first, last] = [Math.floor(Math.log10(lo)), Math.ceil(Math.log10(hi))];
+  const decades = Array.from({ length: last - first + 1 }, (_, k) => first + k).filter((_, k) => k % Math.ceil((last - first) / 7) === 0);
+  const ticks = decades.flatMap((e) => (hi > 200 * lo ? [1] : [1, 2, 5]).map((digit) => [digit, e]));
+  return { type: 'log', tickvals: ticks.map(([d, e]) => Number(`${d}e${e}`)), ticktext: ticks.map(([d, e]) => tickText(d, e)) };
 }
 
 /** A line (or marker) trace; `meta` names the legend entry that switches it. */
@@ -179,14 +197,35 @@ function matrixTable(label, keys, columns, cell) {
   return el('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': label }, table);
 }
 
+/** What a run that is not the synthetic one is judged by; only columns with a number are shown. */
+const JUDGED = [['accuracy', 'Accuracy, %'], ['top5', 'Top 5, %'], ['perplexity', 'Perplexity'], ['mean_iou', 'Mean IoU, %'],
+  ['pixel_accuracy', 'Pixels, %'], ['loss', 'Loss'], ['nfe_forward', 'Evaluations'], ['residual', 'Residual'], ['rho', 'ρ'],
+  ['jacobian_norm', '‖J‖ F'], ['step', 'Steps'], ['seconds', 'Seconds'], ['peak_memory_mib', 'Peak memory, MiB']];
+const lastOf = (values) => list(values).filter(isNum).at(-1);
+const isSynthetic = (run) => isNum(run.summary.mse);
+const runHead = (r) => [r.label, r.label.startsWith(r.name) ? null : el('small', {}, r.name ?? '')];
+
+/** Rows of text under a row of headings. */
+function plainTable(label, headings, rows) {
+  const head = el('tr', {}, ['', ...headings].map((text) => el('th', { scope: 'col', class: 'brief' }, text)));
+  const table = el('table', {}, el('thead', {}, head), el('tbody', {}, rows.map(([name, cells]) => row(name, cells))));
+  return el('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': label }, table);
+}
+
 function summarySection(runs) {
   if (!runs.length) return;
+  const synthetic = runs.filter(isSynthetic);
+  const others = runs.filter((r) => !isSynthetic(r));
+  for (const part of document.querySelectorAll('[data-synthetic]')) part.hidden = !synthetic.length;
   const columns = [...document.querySelectorAll('#summary th[data-key]')].map((th) => th.dataset.key);
-  const head = (r) => [r.label, r.label.startsWith(r.name) ? null : el('small', {}, r.name ?? '')];
-  byId('summary-rows').append(...runs.map((r) => row(head(r), columns.map((key) => fmt(r.summary[key])))));
+  byId('summary-rows').append(...synthetic.map((r) => row(runHead(r), columns.map((key) => fmt(r.summary[key])))));
+  const value = (r, key) => r.summary[key] ?? lastOf(r.metrics?.train?.[key]);
+  const judged = JUDGED.filter(([key]) => others.some((r) => isNum(value(r, key))));
+  const table = others.length ? plainTable('Summary of the runs', judged.map(([, text]) => text),
+    others.map((r) => [runHead(r), judged.map(([key]) => fmt(value(r, key)))])) : [];
   const keys = [...new Set(runs.flatMap((r) => Object.keys(r.summary)))];
   const all = matrixTable('All measured values', keys, runs, (r, key) => fmt(r.summary[key]));
-  show('summary', keys.length ? el('details', {}, el('summary', {}, 'All measured values'), all) : []);
+  show('summary', [table, keys.length ? el('details', {}, el('summary', {}, 'All measured values'), all) : []]);
 }
 
 function warningsNotice(runs) {
@@ -206,9 +245,84 @@ function configSection(runs) {
   show('configuration', [comparison, shown.map(source)]);
 }
 
-function environmentSection(environment) {
-  const keys = Object.keys(environment ?? {});
-  if (keys.length) show('environment', matrixTable('Environment', keys, [{ label: 'Value' }], (_, key) => String(environment[key])));
+function environmentSection(environment, runs) {
+  const columns = runs.filter((r) => Object.keys(r.environment ?? {}).length).map((r) => ({ label: r.label, values: r.environment }));
+  columns.push({ label: columns.length ? 'This page' : 'Value', values: environment ?? {} });
+  const keys = [...new Set(columns.flatMap((c) => Object.keys(c.values)))];
+  if (keys.length) show('environment', matrixTable('Environment', keys, columns, (c, key) => c.values[key] ?? '–'));
+}
+
+// ---------------------------------------------------------------- what a recipe asks for
+const AXES = { seconds: 'seconds of training', budget: 'evaluations of f', jacobian_norm: '‖J‖ F' };
+const SYMBOLS = ['circle', 'square', 'diamond', 'cross', 'triangle-up', 'x'];
+
+function extraTraces({ kind, log, series }, runs) {
+  return series.flatMap((s) => {
+    const k = runs.findIndex((r) => r.label === s.label);
+    const run = runs[k] ?? { key: s.label, colour: 'muted', dash: 'dot', label: s.label };
+    const text = { hovertemplate: `${s.label}: %{y:.4g}<extra></extra>` };
+    if (kind === 'bars') {
+      return { type: 'bar', meta: run.key, x: [s.label], y: s.y, text: s.y.map(fmt), textposition: 'outside', cliponaxis: false,
+        marker: { color: css(run.colour) }, ...text };
+    }
+    const marker = { color: css(run.colour), size: 8, symbol: SYMBOLS[Math.max(k, 0) % SYMBOLS.length] };
+    if (kind === 'points') return trace(run.key, s.x, s.y, {}, { mode: 'markers', marker, ...text });
+    const curves = curveTraces(run, { step: s.x }, s.y, log);
+    return s.y.length < 20 ? curves.map((c) => ({ ...c, mode: 'lines+markers', marker: { ...marker, size: 6 } })) : curves;
+  });
+}
+
+function reproductionSection(extras, runs) {
+  if (!extras) return;
+  byId('about').textContent = extras.about;
+  const group = newGroup();
+  const tables = list(extras.tables).map((t) => [el('h3', {}, t.title),
+    plainTable(t.title, t.columns, t.rows.map((r) => [r.label, r.cells])), t.caption ? el('p', { class: 'note' }, t.caption) : []]);
+  const figures = list(extras.figures).map((f) => {
+    const bars = f.kind === 'bars';
+    const [lo, hi] = extent(f.series.map((s) => s.y)) ?? [0, 1];
+    const log = f.log && lo > 0 && !bars;
+    const yScale = { ...(log ? logScale(f.series.map((s) => s.y)) : { rangemode: 'tozero' }), ...(bars ? { range: [0, hi * 1.15] } : {}) };
+    const xScale = bars ? { type: 'category', nticks: 0, showticklabels: false } : { nticks: 5 };
+    return plot(group, figure(f.title, f.caption), { build: () => extraTraces({ ...f, log }, runs),
+      layout: () => ({ xaxis: axis(AXES[f.x_label] ?? f.x_label, xScale), yaxis: axis('', yScale) }),
+      label: `${f.title}, for ${names(f.series)}` });
+  });
+  const others = list(extras.figures).flatMap((f) => f.series).filter((s) => !runs.some((r) => r.label === s.label))
+    .map(({ label }) => ({ key: label, label, colour: 'muted', dash: 'dot' }));
+  const unique = others.filter((o, k) => others.findIndex((p) => p.key === o.key) === k);
+  const drawn = figures.length ? [el('h3', {}, 'Figures'), grid('22rem', figures)] : [];
+  show('reproduction', [tables, drawn], legend(group, [...runs, ...unique]));
+}
+
+/** "accuracy@4" and its like: the last validation under other budgets than the run's own. */
+function sweepSection(runs) {
+  const sweeps = new Map(); // metric → run → points
+  for (const run of runs) {
+    for (const [key, value] of Object.entries(run.summary)) {
+      const [, metric, budget] = /^(.+)@(\d+)$/.exec(key) ?? [];
+      if (!metric || !isNum(value)) continue;
+      const points = sweeps.get(metric) ?? sweeps.set(metric, new Map()).get(metric);
+      points.set(run, [...(points.get(run) ?? []), [Number(budget), value]]);
+    }
+  }
+  if (!sweeps.size) return;
+  const group = newGroup();
+  const figures = [...sweeps].map(([metric, points]) => {
+    for (const [run, values] of points) {
+      const own = Number(flattenToml(run.config).get('solver.forward.max_evals'));
+      if (isNum(own) && isNum(run.summary[metric]) && !values.some(([n]) => n === own)) values.push([own, run.summary[metric]]);
+      values.sort((a, b) => a[0] - b[0]);
+    }
+    const values = [...points.values()].flat().map((p) => p[1]);
+    const log = metric !== 'accuracy' && values.every((v) => v > 0);
+    const build = () => [...points].map(([run, values]) => trace(run.key, values.map((p) => p[0]), values.map((p) => p[1]),
+      { color: css(run.colour), width: 2, dash: run.dash }, { mode: 'lines+markers', marker: { size: 7, color: css(run.colour) } }));
+    const scale = log ? logScale(values) : { rangemode: 'tozero' };
+    return plot(group, figure(metric), { build, layout: () => ({ xaxis: axis(AXES.budget), yaxis: axis('', scale) }),
+      label: `${metric} against the evaluations allowed, for ${names([...points.keys()])}` });
+  });
+  show('sweep', grid('20rem', figures), legend(group, runs));
 }
 
 // ---------------------------------------------------------------- Figure 5, top: surfaces
@@ -400,7 +514,7 @@ function trainingSection(runs) {
     const shown = runs.filter((r) => hasData(values(r)));
     const [lo, hi] = extent(shown.map(values)) ?? [];
     const log = 'log' in target.dataset && lo >= 0 && hi > 0;
-    const scale = log ? { type: 'log', dtick: hi > 30 * lo ? 1 : 'D2' } : { rangemode: 'tozero' };
+    const scale = log ? logScale(shown.map(values)) : { rangemode: 'tozero' };
     if (!shown.length) target.remove();
     else plot(group, target, { build: () => shown.flatMap((r) => curveTraces(r, r.metrics[split], values(r), log)),
       layout: () => ({ xaxis: axis('step', { nticks: 5 }), yaxis: axis('', scale) }),
@@ -431,10 +545,11 @@ function watchPrintAndTheme() {
 try {
   const data = JSON.parse(byId('deq-data').textContent);
   const runs = prepareRuns(list(data.runs));
-  [warningsNotice, summarySection, surfaceSection, slicesSection, fitSection, evaluationsSection, trainingSection, configSection]
-    .forEach((make) => make(runs));
+  reproductionSection(data.extras, runs);
+  [warningsNotice, summarySection, surfaceSection, slicesSection, fitSection, evaluationsSection, sweepSection, trainingSection,
+    configSection].forEach((make) => make(runs));
   figure4Section(data.figure4);
-  environmentSection(data.environment);
+  environmentSection(data.environment, runs);
   headings(data, runs);
   for (const panel of panels) {
     await draw(panel);

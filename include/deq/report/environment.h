@@ -1,0 +1,21 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace deq {
+
+/// What a program runs on: a name and a value each.
+using Environment = std::vector<std::pair<std::string, std::string>>;
+
+/// Of this process.
+Environment this_environment();
+
+/// environment.json in a run folder: what it was trained on.
+void record_environment(const std::filesystem::path& run, const std::string& device);
+
+/// Empty where it was not recorded.
+Environment recorded_environment(const std::filesystem::path& run);
+
+}  // namespace deq

@@ -1,0 +1,63 @@
+#include "reproduce/run_state.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "deq/core/error.h"
+#include "deq/io/run_folder.h"
+#include "deq/train/run.h"
+#include "reproduce/run_record.h"
+
+namespace deq::reproduce {
+namespace {
+
+bool says_where_data_lies(const std::string& key) {
+  return key == "data.path" || key == "data.format";
+}
+
+std::string value_in(const std::map<std::string, std::string>& config, const std::string& key) {
+  const auto found = config.find(key);
+  return found == config.end() ? "nothing" : found->second;
+}
+
+void require_same(const std::filesystem::path& folder, const std::string& held,
+                  const std::string& wanted) {
+  const auto old = flat_config(held), now = flat_config(wanted);
+  auto all = old;
+  all.insert(now.begin(), now.end());
+  for (const auto& [key, ignored] : all) {
+    const auto before = value_in(old, key), after = value_in(now, key);
+    require<UsageError>(says_where_data_lies(key) || before == after, folder.string(),
+                        " holds a run with ", key, " = ", before, ", where ", after,
+                        " is wanted: name another folder with --out, or remove this one");
+  }
+}
+
+}  // namespace
+
+std::map<std::string, std::string> flat_config(const std::string& toml) {
+  std::map<std::string, std::string> values;
+  std::istringstream lines(toml);
+  std::string table;
+  for (std::string line; std::getline(lines, line);) {
+    const auto equals = line.find(" = ");
+    if (line.starts_with('[')) {
+      table = line.substr(1, line.find(']') - 1) + ".";
+    } else if (equals != std::string::npos) {
+      values[table + line.substr(0, equals)] = line.substr(equals + 3);
+    }
+  }
+  return values;
+}
+
+Need need_of(const std::filesystem::path& folder, const Experiment& wanted) {
+  if (!std::filesystem::exists(config_file(folder))) {
+    require_free_folder(folder);
+    return Need::Train;
+  }
+  // Read anew, so that keys that are younger than the run have their defaults.
+  require_same(folder, read_experiment(config_file(folder)).config, wanted.config);
+  return read_record(folder) ? Need::Nothing : Need::Resume;
+}
+
+}  // namespace deq::reproduce

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <string_view>
+
+#include "config/description.h"
+#include "deq/core/error.h"
+
+namespace deq::reproduce {
+
+/// How large a reproduction is: minutes on two cores, minutes on one GPU, or as published.
+enum class Scale { Small, Books, Paper };
+
+inline constexpr config::Choice<Scale> kScales[] = {
+    {"small", Scale::Small}, {"books", Scale::Books}, {"paper", Scale::Paper}};
+
+inline std::string_view name(Scale scale) {
+  return config::name_of(scale, kScales);
+}
+
+/// The name must be that of a scale.
+inline Scale scale_named(std::string_view name) {
+  for (const auto& scale : kScales) {
+    if (scale.name == name) return scale.value;
+  }
+  throw UsageError(c10::str("scale = \"", name, "\": must be ",
+                            config::allowed_names(config::names_of(kScales))));
+}
+
+/// The data that a run needs, by the option that says where it lies.
+enum class Data { None, Cifar10, Text, ImageNet };
+
+inline constexpr config::Choice<Data> kData[] = {{"none", Data::None},
+                                                 {"cifar10", Data::Cifar10},
+                                                 {"text", Data::Text},
+                                                 {"imagenet", Data::ImageNet}};
+
+inline std::string_view name(Data data) {
+  return config::name_of(data, kData);
+}
+
+}  // namespace deq::reproduce

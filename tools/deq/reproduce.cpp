@@ -1,0 +1,178 @@
+#include <fmt/format.h>
+
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "commands.h"
+#include "deq/core/cuda.h"
+#include "deq/core/error.h"
+#include "deq/io/atomic_file.h"
+#include "deq/report/environment.h"
+#include "deq/train/precision.h"
+#include "deq/train/run.h"
+#include "measured_evaluation.h"
+#include "output.h"
+#include "reproduce/results.h"
+#include "reproduce_list.h"
+#include "reproduce_plan.h"
+#include "run_arguments.h"
+#include "training.h"
+
+namespace deq::cli {
+namespace rp = reproduce;
+
+namespace {
+
+constexpr std::string_view kDiverged = "training stopped: ";  // how the trainer's sentence begins
+
+std::string to_do(const PlannedRun& run) {
+  switch (run.need) {
+    case rp::Need::Train:
+      return "to train";
+    case rp::Need::Resume:
+      return "to go on with";
+    case rp::Need::Nothing:
+      break;
+  }
+  return run.budgets.empty() ? "done" : "trained, to evaluate";
+}
+
+void print_plan(const std::vector<PlannedRun>& runs, bool json) {
+  for (const auto& run : runs) {
+    if (json) {
+      std::cout << to_json(
+                       {{"run", run.name}, {"folder", run.folder.string()}, {"state", to_do(run)}})
+                << '\n';
+    } else {
+      std::cout << fmt::format("{:20} {:22} {}\n", run.name, to_do(run), run.folder.string());
+    }
+  }
+}
+
+/// That a model without regularisation diverges is a result of the paper, and no reason to stop.
+void train_run(const PlannedRun& run, const ReproduceArguments& arguments) {
+  std::string failure;
+  try {
+    train({.experiment = run.experiment,
+           .folder = run.folder,
+           .start = run.need == rp::Need::Resume ? Start::Resumed : Start::New,
+           .device = arguments.device,
+           .quiet = arguments.json});
+  } catch (const Error& error) {
+    if (!std::string_view(error.what()).starts_with(kDiverged)) throw;
+    failure = error.what();
+    std::cerr << fmt::format("{}: {}\n", run.name, failure);
+  }
+  record_environment(run.folder, arguments.device);
+  rp::write_record(run.folder, rp::new_record(run.folder, failure));
+}
+
+void evaluate_run(const PlannedRun& run, const std::vector<int64_t>& budgets,
+                  torch::Device device) {
+  const auto loaded = load_run(run.folder, device, WhichCheckpoint::Newest, run.data_overrides);
+  tell(loaded.warnings);
+  loaded.task->model().eval();
+  const torch::NoGradGuard no_grad;
+  const PrecisionScope precision(loaded.experiment.recipe.precision, device);
+  auto results = rp::read_results(run.folder);
+  if (results.solves()) {
+    for (auto& row : evaluate_budgets(loaded, device, budgets)) results.record.add(std::move(row));
+  } else {
+    evaluate_measured(loaded, device);  // pays for what is chosen and claimed once
+    results.record.add(evaluate_measured(loaded, device));
+  }
+  rp::write_record(run.folder, results.record);
+}
+
+void perform(const PlannedRun& run, const rp::Exhibit& exhibit,
+             const ReproduceArguments& arguments) {
+  if (run.need != rp::Need::Nothing) train_run(run, arguments);
+  const auto budgets = missing_budgets(exhibit, run);
+  if (!budgets.empty()) evaluate_run(run, budgets, usable_device(arguments.device));
+}
+
+struct Written {
+  std::filesystem::path report;
+  std::vector<ReportTable> tables;
+  std::vector<Metrics> rows;
+};
+
+Written write_results(const rp::Exhibit& exhibit, const std::vector<PlannedRun>& runs,
+                      const ReproduceArguments& arguments) {
+  const auto folder = std::filesystem::path(arguments.out) / arguments.scale / exhibit.name;
+  std::filesystem::create_directories(folder);
+  rp::Results results;
+  ReportExtras extras{.about = exhibit.about};
+  std::vector<std::filesystem::path> folders;
+  for (const auto& run : runs) {
+    results[run.name] = rp::read_results(run.folder);
+    folders.push_back(run.folder);
+    extras.labels.push_back(rp::label_of(exhibit, run.name));
+  }
+  extras.tables = rp::tables_of(exhibit, results);
+  extras.figures = rp::figures_of(exhibit, results);
+  Written written{.report = folder / "report.html",
+                  .tables = extras.tables,
+                  .rows = rp::rows_of(exhibit, results)};
+  const auto title = fmt::format("{} (scale {})", exhibit.title, arguments.scale);
+  write_file_atomically(written.report, render_report(folders, title, extras));
+  std::string lines, text;
+  for (const auto& row : written.rows) lines += to_json(row) + "\n";
+  for (const auto& table : written.tables) text += (text.empty() ? "" : "\n") + rp::markdown(table);
+  write_file_atomically(folder / "results.jsonl", lines);
+  write_file_atomically(folder / "tables.md", text);
+  return written;
+}
+
+void run(const ReproduceArguments& arguments) {
+  const auto recipes = recipes_folder(arguments);
+  if (arguments.list) return list_exhibits(recipes, arguments.json);
+  require<UsageError>(!arguments.name.empty(),
+                      "reproduce needs a NAME, or --list to see which there are");
+  usable_device(arguments.device);  // refused before anything is made
+  const auto catalogue = rp::read_catalogue(recipes, rp::scale_named(arguments.scale));
+  const auto exhibit = rp::at_scale(rp::read_exhibit(recipes, arguments.name), catalogue);
+  const auto runs = plan_runs(exhibit, catalogue, arguments);
+  if (arguments.dry_run) return print_plan(runs, arguments.json);
+  for (const auto& planned : runs) perform(planned, exhibit, arguments);
+  const auto written = write_results(exhibit, runs, arguments);
+  if (arguments.json) {
+    for (const auto& row : written.rows) std::cout << to_json(row) << '\n';
+    return;
+  }
+  for (const auto& table : written.tables) std::cout << rp::plain_text(table) << '\n';
+  std::cout << fmt::format("report: {}\n", written.report.string());
+}
+
+}  // namespace
+
+void add_reproduce(CLI::App& program) {
+  const auto arguments = std::make_shared<ReproduceArguments>();
+  auto* command = program.add_subcommand(
+      "reproduce",
+      "Run what a figure or table of the paper needs, or go on with it, then collect and draw.");
+  command->add_option("NAME", arguments->name, "fig1, table3 and so on; see --list");
+  command->add_flag("--list", arguments->list, "say what there is, what it costs and needs");
+  command->add_option("--scale", arguments->scale, "how large")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"small", "books", "paper"}));
+  command->add_option("--cifar10", arguments->data.cifar10,
+                      "CIFAR-10: its own files, or folders of pictures");
+  command->add_option("--text", arguments->data.text, "a corpus: train.txt, valid.txt, test.txt");
+  command->add_option("--imagenet", arguments->data.imagenet, "ImageNet: folders of pictures");
+  command->add_option("--out", arguments->out, "the folder for runs and results")
+      ->capture_default_str();
+  command->add_option("--device", arguments->device, "cpu, cuda or cuda:N")->capture_default_str();
+  command
+      ->add_option("--set", arguments->overrides,
+                   "override a key of every run, e.g. --set train.steps=100; may be repeated")
+      ->allow_extra_args(false);
+  command->add_option("--recipes", arguments->recipes,
+                      "the folder that describes them (default: configs/reproduce)");
+  command->add_flag("--dry-run", arguments->dry_run, "say what would run");
+  command->add_flag("--json", arguments->json, "print JSON lines, and no progress");
+  command->callback([arguments] { run(*arguments); });
+}
+
+}  // namespace deq::cli

@@ -1,0 +1,103 @@
+#include "reproduce_plan.h"
+
+#include <algorithm>
+
+#include "deq/core/error.h"
+#include "reproduce/results.h"
+
+namespace deq::cli {
+namespace fs = std::filesystem;
+namespace rp = reproduce;
+
+namespace {
+
+/// The path, and for CIFAR-10 whether it is folders of pictures or its own files.
+std::vector<std::string> overrides_for(rp::Data data, const DataFolders& folders) {
+  const auto& folder = folders.of(data);
+  if (folder.empty()) return {};
+  std::vector<std::string> overrides{"data.path=\"" + folder + "\""};
+  if (data == rp::Data::Cifar10) {
+    const bool pictures = fs::is_directory(fs::path(folder) / "train");
+    overrides.emplace_back(pictures ? "data.format=folder" : "data.format=cifar10");
+  }
+  return overrides;
+}
+
+void require_data(const rp::RunSource& source, const PlannedRun& run) {
+  if (source.data == rp::Data::None) return;
+  auto path = rp::flat_config(run.experiment.config)["data.path"];
+  std::erase(path, '"');
+  require<UsageError>(fs::exists(path), "the run ", run.name, " needs its data in ", path,
+                      ", and there is no such folder: name it with --", name(source.data), " DIR");
+}
+
+PlannedRun plan_run(const rp::RunSource& source, const rp::Exhibit& exhibit,
+                    const ReproduceArguments& arguments) {
+  PlannedRun run{.name = source.name,
+                 .folder = fs::path(arguments.out) / arguments.scale / "runs" / source.name,
+                 .data_overrides = overrides_for(source.data, arguments.data)};
+  auto overrides = source.overrides;
+  overrides.insert(overrides.end(), run.data_overrides.begin(), run.data_overrides.end());
+  overrides.insert(overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
+  run.experiment = read_experiment(source.config, overrides);
+  run.need = rp::need_of(run.folder, run.experiment);
+  if (run.need == rp::Need::Nothing) run.budgets = missing_budgets(exhibit, run);
+  if (run.need != rp::Need::Nothing || !run.budgets.empty()) require_data(source, run);
+  return run;
+}
+
+}  // namespace
+
+const std::string& DataFolders::of(rp::Data data) const {
+  static const std::string kNowhere;
+  switch (data) {
+    case rp::Data::Cifar10:
+      return cifar10;
+    case rp::Data::Text:
+      return text;
+    case rp::Data::ImageNet:
+      return imagenet;
+    case rp::Data::None:
+      break;
+  }
+  return kNowhere;
+}
+
+fs::path recipes_folder(const ReproduceArguments& arguments) {
+  if (!arguments.recipes.empty()) {
+    require<UsageError>(fs::is_directory(arguments.recipes), "--recipes ", arguments.recipes,
+                        ": there is no such folder");
+    return arguments.recipes;
+  }
+  const fs::path here = "configs/reproduce";
+  if (fs::is_directory(here)) return here;
+  std::error_code code;
+  for (auto at = fs::read_symlink("/proc/self/exe", code); at != at.root_path();
+       at = at.parent_path()) {
+    if (fs::is_directory(at.parent_path() / here)) return at.parent_path() / here;
+  }
+  throw UsageError(
+      "there is no folder configs/reproduce, neither here nor above the program: name "
+      "it with --recipes DIR");
+}
+
+std::vector<PlannedRun> plan_runs(const rp::Exhibit& exhibit, const rp::Catalogue& catalogue,
+                                  const ReproduceArguments& arguments) {
+  std::vector<PlannedRun> runs;
+  for (const auto& member : exhibit.members) {
+    if (std::ranges::find(runs, member.run, &PlannedRun::name) != runs.end()) continue;
+    runs.push_back(plan_run(*catalogue.find(member.run), exhibit, arguments));
+  }
+  return runs;
+}
+
+std::vector<int64_t> missing_budgets(const rp::Exhibit& exhibit, const PlannedRun& run) {
+  const auto results = rp::read_results(run.folder);
+  if (!results.record.failure.empty()) return {};  // there is no model worth measuring
+  auto budgets = rp::needed_budgets(exhibit, run.name, results);
+  std::erase_if(
+      budgets, [&results](int64_t budget) { return results.record.evaluation(budget) != nullptr; });
+  return budgets;
+}
+
+}  // namespace deq::cli
