@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """libdeq on a GPU beside torchdeq and an explicit network of the paper, in one run on the same machine.
 
-    python3 benchmarks/compare_gpu.py [--deq build/release/bin/deq] [--batch 96] [--out results.json]
+    python3 benchmarks/compare_gpu.py mdeq|transformer [--deq build/release/bin/deq] [--out results.json]
 
-Needs a GPU and a Python with torch and torchdeq. All see batches of 32×32 images; a training step is zero_grad, forward,
-loss, backward and Adam. The DEQs have the same sizes (11.1M parameters), 6 evaluations for inference, 7 + 8 in
-a training step, Broyden, and tolerances that are never met.
+Needs a GPU and a Python with torch and torchdeq. A training step is zero_grad, forward, loss, backward and Adam. The
+DEQs of both sides have the same sizes, solve with Broyden, and have tolerances that are never met.
+
+mdeq: 96 images of 32×32, 11.1M parameters, 6 evaluations for inference, 7 + 8 in a training step; ResNet-101.
+transformer: 15 streams of 150 words with a memory of 150, d_model 700, d_inner 48000, 12 evaluations for inference,
+12 + 12 in a training step, without dropout on torchdeq's side; Transformer-XL of 18 layers.
 """
 
 import argparse
@@ -21,16 +24,20 @@ from torch.nn.functional import cross_entropy
 
 from explicit_networks import resnet101
 from torchdeq_mdeq import LARGE, TorchdeqMdeq
+from torchdeq_transformer import PUBLISHED, WORDS, TorchdeqTransformer
+from transformer_xl import PUBLISHED as EXPLICIT
+from transformer_xl import TransformerXl
 
 DEQ = pathlib.Path(__file__).resolve().parent.parent / "build/release/bin/deq"
 WARM_UPS, REPEATS = 4, 10
+IMAGES, STREAMS, LENGTH = 96, 15, 150
 
 
-def libdeq(program, precision, batch):
+def libdeq(program, subject, precision):
     with tempfile.TemporaryDirectory() as folder:
         answer = pathlib.Path(folder) / "answer.json"
-        subprocess.run([program, "bench", "mdeq", "--device", "cuda", "--precision", precision, "--batch", str(batch),
-                        "--json", answer], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([program, "bench", subject, "--device", "cuda", "--precision", precision, "--json", answer],
+                       check=True, stdout=subprocess.DEVNULL)
         numbers = json.loads(answer.read_text())
     return {"inference": numbers["inference_ms"], "step": numbers["step_ms"], "step_mib": numbers["step_mib"],
             "penalised": numbers["step_with_term_ms"], "all": numbers}
@@ -49,21 +56,16 @@ def median_ms(work):
     return statistics.median(times)
 
 
-def measure(make, forward, batch, autocast=False):
-    """Times of a torch model; `make(evaluations, penalty)` gives one for inference (penalty None) or training."""
-    order = torch.channels_last if autocast else torch.contiguous_format
-    images = torch.randn(batch, 3, 32, 32, device="cuda").to(memory_format=order)
-    labels = torch.randint(10, (batch,), device="cuda")
-
+def measure(make, loss_of, autocast=False):
+    """Times of a torch model; `make(None)` gives one for inference, `make(penalised)` for training, or None."""
     def infer(model):
         with torch.no_grad(), torch.autocast("cuda", torch.bfloat16, enabled=autocast):
-            forward(model, images)
+            loss_of(model)
 
     def step(model, optimiser):
         optimiser.zero_grad()
         with torch.autocast("cuda", torch.bfloat16, enabled=autocast):
-            logits, penalty = forward(model, images)
-            loss = cross_entropy(logits.float(), labels) + penalty
+            loss = loss_of(model)
         loss.backward()
         optimiser.step()
 
@@ -72,8 +74,9 @@ def measure(make, forward, batch, autocast=False):
         torch.cuda.reset_peak_memory_stats()
         return median_ms(lambda: step(model, optimiser)), torch.cuda.max_memory_allocated() / 2**20
 
-    model = make(None)
-    result = {"inference": median_ms(lambda: infer(model.eval()))}
+    model = make(None).eval()
+    result = {"inference": median_ms(lambda: infer(model))}
+    del model
     result["step"], result["step_mib"] = step_ms(make(False).train())
     penalised = make(True)
     if penalised is not None:
@@ -81,26 +84,64 @@ def measure(make, forward, batch, autocast=False):
     return result
 
 
-def torchdeq_mdeq(penalty):
-    forward, adjoint = (6, 1) if penalty is None else (7, 8)
-    return TorchdeqMdeq("broyden", forward, max(adjoint, 2), bool(penalty), LARGE).cuda()
+def compiled(make):
+    def compile_it(penalty):
+        model = make(penalty)
+        return model and torch.compile(model.to(memory_format=torch.channels_last), mode="reduce-overhead")
+    return compile_it
 
 
-def explicit(compiled):
-    def make(penalty):
-        if penalty:
-            return None
-        model = resnet101().cuda()
-        if not compiled:
-            return model
-        return torch.compile(model.to(memory_format=torch.channels_last), mode="reduce-overhead")
-    return make
+class Vision:
+    explicit = "ResNet-101"
+
+    def __init__(self):
+        self.labels = torch.randint(10, (IMAGES,), device="cuda")
+        self.images = torch.randn(IMAGES, 3, 32, 32, device="cuda")
+
+    def make_deq(self, penalty):
+        forward, adjoint = (6, 2) if penalty is None else (7, 8)
+        return TorchdeqMdeq("broyden", forward, adjoint, bool(penalty), LARGE).cuda()
+
+    def deq_loss(self, model):
+        logits, penalty = model(self.images)
+        return cross_entropy(logits.float(), self.labels) + penalty
+
+    def make_explicit(self, penalty):
+        return None if penalty else resnet101().cuda()
+
+    def explicit_loss(self, model):
+        return cross_entropy(model(self.images).float(), self.labels)
+
+
+class Language:
+    explicit = "Transformer-XL"
+
+    def __init__(self):
+        # As a language's: every order of magnitude of ranks is as frequent as the next.
+        words = (WORDS ** torch.rand(STREAMS, LENGTH + 1, device="cuda")).long() - 1
+        self.tokens, self.targets = words[:, :-1].contiguous(), words[:, 1:].contiguous()
+        self.past = torch.randn(STREAMS, LENGTH, PUBLISHED.d_model, device="cuda")
+        self.past_injection = torch.randn(STREAMS, LENGTH, 3 * PUBLISHED.attended, device="cuda")
+        self.explicit_past = list(torch.randn(18, STREAMS, LENGTH, EXPLICIT.d_model, device="cuda"))
+
+    def make_deq(self, penalty):
+        return TorchdeqTransformer("broyden", 12, 12 if penalty is not None else 2, bool(penalty), PUBLISHED).cuda()
+
+    def deq_loss(self, model):
+        nll, _, penalty = model(self.tokens, self.targets, self.past, self.past_injection)
+        return nll.float().mean() + penalty
+
+    def make_explicit(self, penalty):
+        return None if penalty else TransformerXl().cuda()
+
+    def explicit_loss(self, model):
+        return model(self.tokens, self.targets, self.explicit_past).float().mean()
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("subject", choices=("mdeq", "transformer"))
     parser.add_argument("--deq", type=pathlib.Path, default=DEQ)
-    parser.add_argument("--batch", type=int, default=96)
     parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out, which takes a minute")
     parser.add_argument("--out", type=pathlib.Path)
     arguments = parser.parse_args()
@@ -113,14 +154,19 @@ def main():
         cells = [f"{result[key]:9.2f}" if key in result else " " * 9 for key in ("inference", "step", "penalised")]
         print(f"{name:42}" + " ms".join(cells) + f" ms {result['step_mib']:7.0f} MiB", flush=True)
 
-    print(f"{'batch ' + str(arguments.batch):42}inference        step   penalised        step")
+    print(f"{arguments.subject:42}inference        step   penalised        step")
     for precision in ("bfloat16", "tf32"):
-        add(f"libdeq, {precision}", libdeq(arguments.deq, precision, arguments.batch))
-    add("torchdeq, tf32", measure(torchdeq_mdeq, lambda model, images: model(images), arguments.batch))
-    plain = lambda model, images: (model(images), 0.0)  # noqa: E731
-    add("ResNet-101, tf32", measure(explicit(False), plain, arguments.batch))
-    if not arguments.no_compile:
-        add("ResNet-101, bfloat16, compiled", measure(explicit(True), plain, arguments.batch, autocast=True))
+        add(f"libdeq, {precision}", libdeq(arguments.deq, arguments.subject, precision))
+    peer = Vision() if arguments.subject == "mdeq" else Language()
+    add("torchdeq, tf32", measure(peer.make_deq, peer.deq_loss))
+    add(f"{peer.explicit}, tf32", measure(peer.make_explicit, peer.explicit_loss))
+    if arguments.subject == "transformer":
+        add("torchdeq, bfloat16", measure(peer.make_deq, peer.deq_loss, autocast=True))
+        add(f"{peer.explicit}, bfloat16", measure(peer.make_explicit, peer.explicit_loss, autocast=True))
+    elif not arguments.no_compile:
+        peer.images = peer.images.to(memory_format=torch.channels_last)
+        add(f"{peer.explicit}, bfloat16, compiled",
+            measure(compiled(peer.make_explicit), peer.explicit_loss, autocast=True))
     if arguments.out:
         arguments.out.write_text(json.dumps(rows, indent=1))
 

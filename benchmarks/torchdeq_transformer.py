@@ -1,10 +1,11 @@
-"""A DEQ-Transformer language model written with torchdeq: the peer of benchmarks/compare_transformer.py.
+"""A DEQ-Transformer language model written with torchdeq: the peer of compare_transformer.py and of compare_gpu.py.
 
 Parameters and buffers have the names of libdeq's. Weight norm and solvers are torchdeq's own. As in public models of
 this kind, f sees memory and text joined, and makes keys and values of both.
 """
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import nn
@@ -14,37 +15,57 @@ from torchdeq.loss import jac_reg
 from torchdeq.norm import apply_norm, reset_norm
 
 WORDS, CUTOFFS, DIV_VAL = 267735, (20000, 40000, 200000), 4  # WikiText-103's
-D_MODEL, D_INNER, HEADS, D_HEAD = 128, 2048, 8, 16
 BOUNDS = (0, *CUTOFFS, WORDS)
-CLUSTERS = [(BOUNDS[i], BOUNDS[i + 1], D_MODEL // DIV_VAL ** i) for i in range(len(CUTOFFS) + 1)]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    d_model: int
+    d_inner: int
+    heads: int
+    d_head: int
+
+    @property
+    def attended(self):
+        return self.heads * self.d_head
+
+    def clusters(self):
+        return [(BOUNDS[i], BOUNDS[i + 1], self.d_model // DIV_VAL ** i) for i in range(len(CUTOFFS) + 1)]
+
+
+SMALL = Sizes(128, 2048, 8, 16)
+PUBLISHED = Sizes(700, 48000, 10, 70)
 
 
 class AdaptiveEmbedding(nn.Module):
-    def __init__(self):
+    def __init__(self, sizes):
         super().__init__()
-        self.emb_layers = nn.ModuleList(nn.Embedding(end - begin, width) for begin, end, width in CLUSTERS)
-        self.emb_projs = nn.ModuleList(nn.Linear(width, D_MODEL, bias=False) for _, _, width in CLUSTERS)
+        self.d_model, self.clusters = sizes.d_model, sizes.clusters()
+        self.emb_layers = nn.ModuleList(nn.Embedding(end - begin, width) for begin, end, width in self.clusters)
+        self.emb_projs = nn.ModuleList(nn.Linear(width, sizes.d_model, bias=False) for _, _, width in self.clusters)
 
     def forward(self, tokens):
         flat = tokens.flatten()
-        vectors = self.emb_projs[0].weight.new_zeros(flat.numel(), D_MODEL)
-        for i, (begin, end, _) in enumerate(CLUSTERS):
+        vectors = self.emb_projs[0].weight.new_zeros(flat.numel(), self.d_model)
+        for i, (begin, end, _) in enumerate(self.clusters):
             places = ((flat >= begin) & (flat < end)).nonzero().squeeze(1)
             if places.numel() > 0:
-                vectors = vectors.index_copy(0, places, self.emb_projs[i](self.emb_layers[i](flat[places] - begin)))
-        return vectors.view(*tokens.shape, D_MODEL) * math.sqrt(D_MODEL)
+                own = self.emb_projs[i](self.emb_layers[i](flat[places] - begin))
+                vectors = vectors.index_copy(0, places, own.to(vectors.dtype))
+        return vectors.view(*tokens.shape, self.d_model) * math.sqrt(self.d_model)
 
 
 class AdaptiveSoftmax(nn.Module):
     """Tables are the embedding's, and so are the projections of all clusters but the first."""
 
-    def __init__(self, embedding):
+    def __init__(self, sizes, embedding):
         super().__init__()
-        self.cluster_weight = nn.Parameter(torch.randn(len(CUTOFFS), D_MODEL) * 0.01)
+        self.clusters = sizes.clusters()
+        self.cluster_weight = nn.Parameter(torch.randn(len(CUTOFFS), sizes.d_model) * 0.01)
         self.cluster_bias = nn.Parameter(torch.zeros(len(CUTOFFS)))
-        self.out_layers = nn.ModuleList(nn.Linear(width, end - begin) for begin, end, width in CLUSTERS)
-        self.out_projs = nn.ModuleList(nn.Linear(width, D_MODEL, bias=False) for _, _, width in CLUSTERS)
-        for i in range(len(CLUSTERS)):
+        self.out_layers = nn.ModuleList(nn.Linear(width, end - begin) for begin, end, width in self.clusters)
+        self.out_projs = nn.ModuleList(nn.Linear(width, sizes.d_model, bias=False) for _, _, width in self.clusters)
+        for i in range(len(self.clusters)):
             self.out_layers[i].weight = embedding.emb_layers[i].weight
             if i > 0:
                 self.out_projs[i].weight = embedding.emb_projs[i].weight
@@ -59,7 +80,7 @@ class AdaptiveSoftmax(nn.Module):
         hidden, flat = hidden.flatten(0, 1), targets.flatten()
         first = self.log_softmax(0, hidden)
         nll = torch.zeros_like(hidden[:, 0])
-        for i, (begin, end, _) in enumerate(CLUSTERS):
+        for i, (begin, end, _) in enumerate(self.clusters):
             places = ((flat >= begin) & (flat < end)).nonzero().squeeze(1)
             if places.numel() == 0:
                 continue
@@ -68,31 +89,32 @@ class AdaptiveSoftmax(nn.Module):
                 log_p = first[places, words]
             else:
                 log_p = first[places, -i] + self.log_softmax(i, hidden[places]).gather(1, words[:, None]).squeeze(1)
-            nll = nll.index_copy(0, places, -log_p)
+            nll = nll.index_copy(0, places, -log_p.to(nll.dtype))
         return nll.view_as(targets)
 
 
 class Attention(nn.Module):
-    def __init__(self):
+    def __init__(self, sizes):
         super().__init__()
-        width = HEADS * D_HEAD
-        self.qkv_net = nn.Linear(D_MODEL, 3 * width, bias=False)
-        self.r_net = nn.Linear(D_MODEL, width, bias=False)
-        self.r_w_bias = nn.Parameter(torch.randn(HEADS, D_HEAD) * 0.01)
-        self.r_r_bias = nn.Parameter(torch.randn(HEADS, D_HEAD) * 0.01)
-        self.o_net = nn.Linear(width, D_MODEL)
+        self.sizes, width = sizes, sizes.attended
+        self.qkv_net = nn.Linear(sizes.d_model, 3 * width, bias=False)
+        self.r_net = nn.Linear(sizes.d_model, width, bias=False)
+        self.r_w_bias = nn.Parameter(torch.randn(sizes.heads, sizes.d_head) * 0.01)
+        self.r_r_bias = nn.Parameter(torch.randn(sizes.heads, sizes.d_head) * 0.01)
+        self.o_net = nn.Linear(width, sizes.d_model)
 
     def forward(self, z, past, positions, injection, mask):
-        batch, queries, _ = z.shape
+        batch, queries, d_model = z.shape
+        heads, d_head = self.sizes.heads, self.sizes.d_head
         w = self.qkv_net(torch.cat([past, z], 1)) + injection
-        q, k, v = w.view(batch, -1, 3, HEADS, D_HEAD).unbind(2)
-        q, r = q[:, -queries:], self.r_net(positions).view(-1, HEADS, D_HEAD)
+        q, k, v = w.view(batch, -1, 3, heads, d_head).unbind(2)
+        q, r = q[:, -queries:], self.r_net(positions).view(-1, heads, d_head)
         by_content = torch.einsum("bihd,bjhd->bhij", q + self.r_w_bias, k)
         by_position = shifted(torch.einsum("bihd,jhd->bhij", q + self.r_r_bias, r))
-        scores = (by_content + by_position) / math.sqrt(D_HEAD)
+        scores = (by_content + by_position) / math.sqrt(d_head)
         p = scores.masked_fill(mask, -math.inf).softmax(-1)
         seen = torch.einsum("bhij,bjhd->bihd", p, v).reshape(batch, queries, -1)
-        return F.layer_norm(self.o_net(seen) + z, (D_MODEL,))
+        return F.layer_norm(self.o_net(seen) + z, (d_model,))
 
 
 def shifted(scores):
@@ -102,19 +124,34 @@ def shifted(scores):
     return padded[:, :, 1:].reshape(batch, heads, queries, keys)
 
 
-class FeedForward(nn.Module):
-    def __init__(self):
+class Positions(nn.Module):
+    def __init__(self, d_model):
         super().__init__()
-        self.ff1_net, self.ff2_net = nn.Linear(D_MODEL, D_INNER), nn.Linear(D_INNER, D_MODEL)
+        self.register_buffer("inv_freq", 10000.0 ** -(torch.arange(0.0, d_model, 2.0) / d_model))
+
+    def forward(self, keys):
+        """Of the distances from the oldest key to the newest."""
+        angles = torch.outer(torch.arange(keys - 1, -1, -1.0, device=self.inv_freq.device), self.inv_freq)
+        return torch.cat([angles.sin(), angles.cos()], 1)
+
+
+def causal_mask(queries, keys, device):
+    return torch.ones(queries, keys, dtype=torch.bool, device=device).triu(1 + keys - queries)
+
+
+class FeedForward(nn.Module):
+    def __init__(self, sizes):
+        super().__init__()
+        self.ff1_net, self.ff2_net = nn.Linear(sizes.d_model, sizes.d_inner), nn.Linear(sizes.d_inner, sizes.d_model)
 
     def forward(self, x):
-        return F.layer_norm(self.ff2_net(F.relu(self.ff1_net(x))) + x, (D_MODEL,))
+        return F.layer_norm(self.ff2_net(F.relu(self.ff1_net(x))) + x, x.shape[-1:])
 
 
 class Layer(nn.Module):
-    def __init__(self):
+    def __init__(self, sizes):
         super().__init__()
-        self.dec_attn, self.pos_ff = Attention(), FeedForward()
+        self.dec_attn, self.pos_ff = Attention(sizes), FeedForward(sizes)
 
     def forward(self, z, *given):
         return self.pos_ff(self.dec_attn(z, *given))
@@ -123,15 +160,14 @@ class Layer(nn.Module):
 class TorchdeqTransformer(nn.Module):
     """`forward` and `adjoint` are numbers of evaluations, with a tolerance that is never met."""
 
-    def __init__(self, solver, forward, adjoint, penalty):
+    def __init__(self, solver, forward, adjoint, penalty, sizes=SMALL):
         super().__init__()
-        self.word_emb = AdaptiveEmbedding()
-        self.inject_conv = nn.Linear(D_MODEL, 3 * HEADS * D_HEAD)
-        self.pos_emb = nn.Module()
-        self.pos_emb.register_buffer("inv_freq", 10000.0 ** -(torch.arange(0.0, D_MODEL, 2.0) / D_MODEL))
-        self.func = Layer()
+        self.word_emb = AdaptiveEmbedding(sizes)
+        self.inject_conv = nn.Linear(sizes.d_model, 3 * sizes.attended)
+        self.pos_emb = Positions(sizes.d_model)
+        self.func = Layer(sizes)
         apply_norm(self.func, "weight_norm")
-        self.crit = AdaptiveSoftmax(self.word_emb)
+        self.crit = AdaptiveSoftmax(sizes, self.word_emb)
         self.penalty = penalty
         # torchdeq's Broyden evaluates the start before it counts.
         first = 1 if solver == "broyden" else 0
@@ -144,10 +180,7 @@ class TorchdeqTransformer(nn.Module):
         reset_norm(self.func)
         queries, keys = tokens.shape[1], past.shape[1] + tokens.shape[1]
         injection = torch.cat([past_injection, self.inject_conv(self.word_emb(tokens))], 1)
-        angles = torch.outer(torch.arange(keys - 1, -1, -1.0), self.pos_emb.inv_freq)
-        positions = torch.cat([angles.sin(), angles.cos()], 1)
-        mask = torch.ones(queries, keys, dtype=torch.bool).triu(1 + keys - queries)
-        return past, positions, injection, mask
+        return past, self.pos_emb(keys), injection, causal_mask(queries, keys, tokens.device)
 
     def forward(self, tokens, targets, past, past_injection):
         """The cost of every target, the next memory and, in training with the penalty, the Jacobian term."""
@@ -156,7 +189,7 @@ class TorchdeqTransformer(nn.Module):
         def f(z):
             return self.func(z, *given)
 
-        states, _ = self.deq(f, torch.zeros(*tokens.shape, D_MODEL))
+        states, _ = self.deq(f, past.new_zeros(*tokens.shape, past.shape[-1]))
         z = states[-1]
         kept = past.shape[1]
         memory = [torch.cat([past, z], 1)[:, -kept:].detach(), given[2][:, -kept:].detach()]
