@@ -85,6 +85,10 @@ void describe(Visitor& v, SolverOptions& options) {
 
 template <class Visitor>
 void describe(Visitor& v, SolverConfig& config) {
+  v.number(
+      "float32_evals", config.float32_evals, at_least(0),
+      "With precision = \"bfloat16\", outside of training: the most evaluations in float32 with "
+      "which a solve goes on until it has converged.");
   v.table("forward", config.forward, "Finds the equilibrium z* = f(z*).");
   v.table("adjoint", config.adjoint,
           "Solves the linear system of the implicit gradient, whose f(u) is uJ + g.");

@@ -52,6 +52,25 @@ std::string_view advice(Status status) {
   return "";
 }
 
+void Report::append(const Report& next) {
+  const auto before = evaluations;
+  status = next.status;
+  evaluations += next.evaluations;
+  for (size_t b = 0; b < samples.size(); ++b) {
+    const auto spent = samples[b].evaluations;
+    samples[b] = next.samples.at(b);
+    samples[b].evaluations += spent;
+  }
+  for (auto point : next.trace) {
+    point.evaluations += before;
+    trace.push_back(point);
+  }
+  restarts += next.restarts;
+  ridge_raises += next.ridge_raises;
+  skipped_updates += next.skipped_updates;
+  step_rejections += next.step_rejections;
+}
+
 int64_t Report::count(Status wanted) const {
   return std::count_if(samples.begin(), samples.end(),
                        [wanted](const SampleReport& s) { return s.status == wanted; });

@@ -1,12 +1,11 @@
 #include "kernels/cross_entropy.h"
 
-#include <ATen/autocast_mode.h>
-
 #include <torch/autograd.h>
 #include <torch/types.h>
 
 #include <limits>
 
+#include "core/autocast.h"
 #include "kernels/tensor_cores.h"
 
 namespace deq::kernels {
@@ -25,10 +24,10 @@ WordScores joined(const std::vector<WordScores>& tables) {
 
 /// […, words], or more columns where a GPU wants aligned rows: those are words of probability 0.
 at::Tensor scores_of(const at::Tensor& vectors, const WordScores& table) {
-  const auto device = vectors.device().type();
-  const bool half = vectors.is_cuda() && at::autocast::is_autocast_enabled(device);
-  if (!half) return at::linear(vectors, table.weight, table.bias);
-  const auto type = at::autocast::get_autocast_dtype(device);
+  const auto type = compute_type(table.weight);
+  if (!vectors.is_cuda() || type == table.weight.scalar_type()) {
+    return at::linear(vectors, table.weight, table.bias);
+  }
   const auto weight = aligned_matrix(table.weight.to(type));
   const auto more = weight.size(0) - table.bias.size(0);
   const auto bias =

@@ -1,7 +1,8 @@
 #include "deq/models/mdeq_cell.h"
 
-#include <ATen/autocast_mode.h>
+#include <numeric>
 
+#include "core/autocast.h"
 #include "models/mdeq_block.h"
 #include "models/mdeq_fusion.h"
 #include "models/mdeq_layers.h"
@@ -9,13 +10,9 @@
 namespace deq {
 namespace {
 
-/// Between two states f computes in one type: under autocast in autocast's. The CPU's norms want
-/// the residuals as they are.
-torch::ScalarType compute_type(const torch::Tensor& x) {
-  const auto device = x.device().type();
-  const bool casts = device == torch::kCUDA && x.scalar_type() == torch::kFloat32 &&
-                     at::autocast::is_autocast_enabled(device);
-  return casts ? at::autocast::get_autocast_dtype(device) : x.scalar_type();
+/// Between two states f computes in one type. The CPU's norms want the residuals as they are.
+torch::ScalarType type_of_f(const torch::Tensor& x) {
+  return x.is_cuda() ? compute_type(x) : x.scalar_type();
 }
 
 torch::Tensor in_type(const torch::Tensor& x, torch::ScalarType type) {
@@ -49,17 +46,21 @@ State MdeqCellImpl::initial_state(const Inputs& inputs) {
   require(height % smallest == 0 && width % smallest == 0, "mdeq: a finest scale of ", height, "×",
           width, " cannot be halved ", channels_.size() - 1, " times, both must be multiples of ",
           smallest);
-  State z;
-  const auto options = injection.options().memory_format(kMdeqOrder);
+  std::vector<int64_t> sizes;
   for (size_t i = 0; i < channels_.size(); ++i) {
-    const auto shape = {injection.size(0), channels_[i], height >> i, width >> i};
-    z.push_back(torch::empty(shape, options).zero_());
+    sizes.push_back(channels_[i] * (height >> i) * (width >> i));
+  }
+  // One slab for all of them: a solver wants it in one piece.
+  const auto whole = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+  auto z = torch::zeros({injection.size(0), whole}, injection.options()).split_with_sizes(sizes, 1);
+  for (size_t i = 0; i < channels_.size(); ++i) {
+    z[i] = z[i].view({-1, height >> i, width >> i, channels_[i]}).permute({0, 3, 1, 2});
   }
   return z;
 }
 
 Context MdeqCellImpl::prepare(const Inputs& inputs) {
-  const auto injection = in_type(inputs.at(0), compute_type(inputs.at(0)));
+  const auto injection = in_type(inputs.at(0), type_of_f(inputs.at(0)));
   Context context{injection};
   for (const auto& blocks : branches_) {
     for (const auto& block : blocks) {

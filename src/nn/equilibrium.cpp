@@ -1,8 +1,8 @@
 #include "deq/nn/equilibrium.h"
 
 #include <mutex>
-#include <optional>
 
+#include "core/autocast.h"
 #include "deq/core/error.h"
 #include "nn/recorded_adjoint.h"
 
@@ -61,14 +61,30 @@ AdjointRule make_rule(const GradientOptions& options) {
   return {};
 }
 
+std::optional<Solver> float32_solver(const EquilibriumOptions& options) {
+  const auto evals = options.float32_evals;
+  require(evals >= 0, "float32_evals is ", evals, ", must be ≥ 0");
+  if (evals == 0) return {};
+  return Solver(with_max_evals(options.forward, evals));
+}
+
 }  // namespace
 
 EquilibriumPlan::EquilibriumPlan(const EquilibriumOptions& options)
     : options_(options),
       solver_(options_.forward),
+      float32_solver_(float32_solver(options_)),
       rule_((validate(options_.gradient), make_rule(options_.gradient))) {}
 
-struct EquilibriumImpl::StepRecordings : Recordings<RecordedStep> {};
+struct EquilibriumImpl::StepRecordings : Recordings<RecordedStep> {
+  RecordingSignature signature_of(const StepShape& shape) {
+    RecordingSignature signature(shape.z.device());
+    signature.add(shape.z).add(shape.with_gradients ? 1 : 0);
+    for (const auto& tensor : shape.inputs) signature.add(tensor);
+    add(*shape.cell, signature);
+    return signature;
+  }
+};
 
 EquilibriumImpl::EquilibriumImpl(std::shared_ptr<Cell> cell, const EquilibriumOptions& options)
     : cell_(register_module("cell", std::move(cell))),
@@ -94,7 +110,7 @@ Equilibrated EquilibriumImpl::forward(const Inputs& inputs, const Solver& solver
 
 std::shared_ptr<RecordedStep> EquilibriumImpl::record(const StepShape& shape) {
   if (!records_graphs(shape.z.device())) return nullptr;
-  auto recorded = recordings_->lend(signature_of(shape),
+  auto recorded = recordings_->lend(recordings_->signature_of(shape),
                                     [&shape] { return std::make_shared<RecordedStep>(shape); });
   if (recorded) recorded->load(shape.inputs);
   return recorded;
@@ -119,7 +135,8 @@ Equilibrated EquilibriumImpl::solve(const EquilibriumPlan& plan, const Inputs& i
   // A pass without gradients gives its recording back at once and is linearised by an evaluation of
   // its own, if ever: what prepare() draws in training would then be drawn anew.
   std::shared_ptr<RecordedStep> recorded;
-  if (implicit || (!grad && !cell_->is_training())) {
+  const bool evaluates = !grad && !cell_->is_training();
+  if (implicit || evaluates) {
     recorded = record({.cell = cell_,
                        .layout = layout,
                        .inputs = inputs,
@@ -133,6 +150,10 @@ Equilibrated EquilibriumImpl::solve(const EquilibriumPlan& plan, const Inputs& i
     problem.f = without_gradients(tape.f());
   }
   auto solution = solver.solve(problem, start, callback);
+  if (evaluates && plan.float32_solver_ &&
+      at::autocast::is_autocast_enabled(start.device().type())) {
+    finish_in_float32(*plan.float32_solver_, inputs, layout, callback, solution);
+  }
   result.report = std::move(solution.report);
   tape.z_star = solution.z;
   auto z = solution.z;
@@ -147,6 +168,23 @@ Equilibrated EquilibriumImpl::solve(const EquilibriumPlan& plan, const Inputs& i
   }
   result.state = layout.unpack(z);
   return result;
+}
+
+void EquilibriumImpl::finish_in_float32(const Solver& solver, const Inputs& inputs,
+                                        const StateLayout& layout, const Callback& callback,
+                                        Solution& solution) {
+  const NoAutocast exact(solution.z.device());
+  Problem problem;
+  const auto recorded =
+      record({.cell = cell_, .layout = layout, .inputs = inputs, .z = solution.z});
+  if (recorded) {
+    problem.f = [&recorded](const torch::Tensor& slab) { return recorded->f(slab); };
+  } else {
+    problem.f = BoundStep{.cell = cell_, .layout = layout, .context = cell_->prepare(inputs)};
+  }
+  auto finished = solver.solve(problem, solution.z, callback);
+  solution.report.append(finished.report);
+  solution.z = finished.z;
 }
 
 Equilibrated EquilibriumImpl::unroll(const EquilibriumPlan& plan, const Inputs& inputs,

@@ -3,6 +3,8 @@
 #include <ATen/autocast_mode.h>
 #include <torch/autograd.h>
 
+#include "core/autocast.h"
+
 namespace deq {
 namespace {
 
@@ -17,21 +19,6 @@ class NoRememberedCasts {
   NoRememberedCasts& operator=(const NoRememberedCasts&) = delete;
 
  private:
-  bool before_;
-};
-
-class NoAutocast {
- public:
-  explicit NoAutocast(const torch::Device& device)
-      : device_(device.type()), before_(at::autocast::is_autocast_enabled(device_)) {
-    at::autocast::set_autocast_enabled(device_, false);
-  }
-  ~NoAutocast() { at::autocast::set_autocast_enabled(device_, before_); }
-  NoAutocast(const NoAutocast&) = delete;
-  NoAutocast& operator=(const NoAutocast&) = delete;
-
- private:
-  torch::DeviceType device_;
   bool before_;
 };
 

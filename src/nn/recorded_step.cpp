@@ -5,18 +5,12 @@
 #include "deq/core/error.h"
 
 namespace deq {
+
 BoundStep without_gradients(BoundStep step) {
   for (auto& tensor : step.context) {
     if (tensor.defined()) tensor = tensor.detach();
   }
   return step;
-}
-
-RecordingSignature signature_of(const StepShape& shape) {
-  RecordingSignature signature(shape.z.device());
-  signature.add(shape.z).add(shape.with_gradients ? 1 : 0).add(*shape.cell);
-  for (const auto& tensor : shape.inputs) signature.add(tensor);
-  return signature;
 }
 
 RecordedStep::RecordedStep(const StepShape& like)

@@ -32,8 +32,6 @@ struct StepShape {
   bool with_gradients = false;
 };
 
-RecordingSignature signature_of(const StepShape& shape);
-
 /// A cell's prepare() and step() at fixed shapes, the step's products with J and all gradients, as
 /// graphs on memory of their own: what a pass brings is copied in, what it wants is copied out.
 /// Serves one pass at a time, whose order is load, f as often as wanted, linearise, products, then

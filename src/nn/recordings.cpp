@@ -3,6 +3,8 @@
 #include <ATen/Context.h>
 #include <ATen/autocast_mode.h>
 
+#include <algorithm>
+
 namespace deq {
 
 RecordingSignature::RecordingSignature(const torch::Device& device) {
@@ -27,14 +29,27 @@ RecordingSignature& RecordingSignature::add(const torch::Tensor& tensor) {
   return *this;
 }
 
-RecordingSignature& RecordingSignature::add(const torch::nn::Module& module) {
-  for (const auto& tensors : {module.parameters(), module.buffers()}) {
-    for (const auto& tensor : tensors) {
-      add(tensor.requires_grad() ? 1 : 0);
-      add(static_cast<int64_t>(reinterpret_cast<intptr_t>(tensor.data_ptr())));
-    }
+RecordingSignature& RecordingSignature::add_places(const std::vector<torch::Tensor>& tensors) {
+  for (const auto& tensor : tensors) {
+    add(tensor.requires_grad() ? 1 : 0);
+    add(static_cast<int64_t>(reinterpret_cast<intptr_t>(tensor.const_data_ptr())));
   }
-  return add(module.is_training() ? 1 : 0);
+  return *this;
+}
+
+ModuleTensors::Tensors ModuleTensors::of(const torch::nn::Module& module) {
+  std::vector<std::weak_ptr<torch::nn::Module>> parts;
+  module.apply([&parts](const std::shared_ptr<torch::nn::Module>& part) { parts.push_back(part); });
+  const auto same = [](const auto& a, const auto& b) { return a.lock() == b.lock(); };
+  const std::lock_guard lock(mutex_);
+  auto& [known, tensors] = entries_[&module];
+  if (!tensors || !std::equal(known.begin(), known.end(), parts.begin(), parts.end(), same)) {
+    auto gathered = module.parameters();
+    for (auto& buffer : module.buffers()) gathered.push_back(std::move(buffer));
+    known = std::move(parts);
+    tensors = std::make_shared<const std::vector<torch::Tensor>>(std::move(gathered));
+  }
+  return tensors;
 }
 
 void warn_of_refused_recording(const std::exception& error) {

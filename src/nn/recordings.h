@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -19,13 +20,33 @@ class RecordingSignature {
 
   RecordingSignature& add(int64_t number);
   RecordingSignature& add(const torch::Tensor& tensor);
-  RecordingSignature& add(const torch::nn::Module& module);
+  /// Where it keeps them, and which are trained.
+  RecordingSignature& add_places(const std::vector<torch::Tensor>& tensors);
 
   bool operator==(const RecordingSignature& other) const { return numbers_ == other.numbers_; }
   bool operator<(const RecordingSignature& other) const { return numbers_ < other.numbers_; }
 
  private:
   std::vector<int64_t> numbers_;
+};
+
+/// The parameters and buffers of modules. Gathering them costs more than all that the host does for
+/// a small solve, so they are gathered anew only when a module has other submodules than before:
+/// each registers all that it has before its first pass.
+class ModuleTensors {
+ public:
+  using Tensors = std::shared_ptr<const std::vector<torch::Tensor>>;
+
+  Tensors of(const torch::nn::Module& module);
+
+ private:
+  struct Entry {
+    std::vector<std::weak_ptr<torch::nn::Module>> parts;
+    Tensors tensors;
+  };
+
+  std::mutex mutex_;
+  std::map<const torch::nn::Module*, Entry> entries_;
 };
 
 /// Says once that something is evaluated where it could be faster.
@@ -35,6 +56,11 @@ void warn_of_refused_recording(const std::exception& error);
 template <class Recorded>
 class Recordings {
  public:
+  /// Adds a module of those that are recorded to a signature.
+  void add(const torch::nn::Module& module, RecordingSignature& signature) {
+    signature.add_places(*tensors_.of(module)).add(module.is_training() ? 1 : 0);
+  }
+
   /// One for the caller alone, until the last reference goes; `make` makes it at the second call
   /// with a signature (which may never come). None before that, while too many are in use, and
   /// where it cannot be made.
@@ -84,6 +110,7 @@ class Recordings {
     return false;
   }
 
+  ModuleTensors tensors_;
   std::mutex mutex_;
   std::list<Entry> entries_;  // the one used last comes first
   std::set<RecordingSignature> seen_, refused_;

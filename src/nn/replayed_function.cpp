@@ -102,7 +102,7 @@ torch::Tensor ReplayedFunction::operator()(const Tensors& inputs) {
   RecordingSignature signature(device);
   signature.add(differentiable ? 1 : 0);
   for (const auto& input : inputs) signature.add(input);
-  for (const auto& module : modules_) signature.add(*module);
+  for (const auto& module : modules_) cache_->add(*module, signature);
   const auto recorded = cache_->lend(signature, [&] {
     return std::make_shared<RecordedFunction>(modules_, function_, inputs, differentiable);
   });

@@ -1,22 +1,11 @@
 #include "deq/nn/weight_norm.h"
 
-#include <ATen/autocast_mode.h>
-
 #include <vector>
 
+#include "core/autocast.h"
 #include "deq/core/error.h"
 
 namespace deq {
-namespace {
-
-torch::Tensor in_compute_type(const torch::Tensor& weight) {
-  const auto device = weight.device().type();
-  const bool casts =
-      weight.scalar_type() == torch::kFloat32 && at::autocast::is_autocast_enabled(device);
-  return casts ? weight.to(at::autocast::get_autocast_dtype(device)) : weight;
-}
-
-}  // namespace
 
 torch::Tensor slice_norms(const torch::Tensor& v) {
   require(v.dim() >= 2, "weight norm: a weight of shape ", v.sizes(),
@@ -43,7 +32,8 @@ Weight::Weight(torch::nn::Module& owner, const std::string& name, const torch::T
 }
 
 torch::Tensor Weight::value() const {
-  return in_compute_type(g_.defined() ? normalised_weight(v_, g_) : v_);
+  const auto weight = g_.defined() ? normalised_weight(v_, g_) : v_;
+  return weight.to(compute_type(weight));
 }
 
 }  // namespace deq

@@ -10,7 +10,8 @@ namespace deq {
 
 EquilibriumOptions evaluation_options(const Recipe& recipe) {
   return {.forward = recipe.solver.forward,
-          .gradient = gradient_options(recipe.gradient, recipe.solver.adjoint)};
+          .gradient = gradient_options(recipe.gradient, recipe.solver.adjoint),
+          .float32_evals = recipe.solver.float32_evals};
 }
 
 Experiment read_experiment(const std::filesystem::path& path,

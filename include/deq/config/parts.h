@@ -15,8 +15,9 @@
 
 namespace deq {
 
-/// [solver.forward] and [solver.adjoint].
+/// [solver].
 struct SolverConfig {
+  int64_t float32_evals = 0;
   SolverOptions forward = Broyden{};
   SolverOptions adjoint = Broyden{};  ///< used by the implicit gradient only
 };

@@ -54,6 +54,9 @@ struct Report {
   int64_t skipped_updates = 0;  ///< secant updates whose denominator vanished
   int64_t step_rejections = 0;  ///< trial steps shortened by a line search
 
+  /// Appends a solve that went on from the states that this one returned.
+  void append(const Report& next);
+
   bool converged() const { return status == Status::Converged; }
   int64_t count(Status wanted) const;
   double mean_relative() const;

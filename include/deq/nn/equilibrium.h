@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "deq/adjoint/adjoint.h"
@@ -19,6 +20,9 @@ namespace deq {
 struct EquilibriumOptions {
   SolverOptions forward = Anderson{};
   GradientOptions gradient = Implicit{};
+  /// ≥ 0. Under autocast in eval mode without gradients a solve goes on in float32 for so many
+  /// evaluations at most, or until it has converged: rounded products hide small residuals.
+  int64_t float32_evals = 0;
 };
 
 class RecordedStep;
@@ -37,6 +41,7 @@ class EquilibriumPlan {
   friend class EquilibriumImpl;
   EquilibriumOptions options_;
   Solver solver_;
+  std::optional<Solver> float32_solver_;
   AdjointRule rule_;  // empty for Phantom and Unrolled, which backpropagate through their steps
 };
 
@@ -102,6 +107,8 @@ class EquilibriumImpl : public torch::nn::Module {
   Equilibrated begin(const Inputs& inputs, const StateLayout& layout);
   Equilibrated solve(const EquilibriumPlan& plan, const Inputs& inputs, const State& z0,
                      const Solver& solver, const Callback& callback);
+  void finish_in_float32(const Solver& solver, const Inputs& inputs, const StateLayout& layout,
+                         const Callback& callback, Solution& solution);
   Equilibrated unroll(const EquilibriumPlan& plan, const Inputs& inputs, const State& z0,
                       int64_t steps);
 
