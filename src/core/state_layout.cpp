@@ -3,6 +3,29 @@
 #include "deq/core/error.h"
 
 namespace deq {
+namespace {
+
+/// Whether the numbers of every sample lie one after the other, the last dimension fastest, or with
+/// `channels_last` the second one. Samples themselves may be further apart.
+bool lie_in_order(const torch::Tensor& tensor, bool channels_last) {
+  int64_t expected = 1;
+  const auto follows = [&](int64_t d) {
+    const bool fits = tensor.size(d) == 1 || tensor.stride(d) == expected;
+    expected *= tensor.size(d);
+    return fits;
+  };
+  if (channels_last) return follows(1) && follows(3) && follows(2);
+  for (int64_t d = tensor.dim() - 1; d > 0; --d) {
+    if (!follows(d)) return false;
+  }
+  return true;
+}
+
+bool is_channels_last(const torch::Tensor& tensor) {
+  return tensor.dim() == 4 && !lie_in_order(tensor, false) && lie_in_order(tensor, true);
+}
+
+}  // namespace
 
 StateLayout StateLayout::of(const State& state) {
   require(!state.empty(), "a state needs at least one tensor");
@@ -21,24 +44,42 @@ StateLayout StateLayout::of(const State& state) {
     layout.shapes_.push_back(tensor.sizes().slice(1).vec());
     layout.sizes_.push_back(c10::multiply_integers(tensor.sizes().slice(1)));
     layout.dim_ += layout.sizes_.back();
-    layout.channels_last_.push_back(!tensor.is_contiguous() &&
-                                    tensor.is_contiguous(torch::MemoryFormat::ChannelsLast));
+    layout.channels_last_.push_back(is_channels_last(tensor));
   }
   require(layout.dim_ > 0, "a state must hold at least one number a sample");
   return layout;
 }
 
+torch::Tensor StateLayout::slab_of(const State& state) const {
+  const auto* place = static_cast<const char*>(state[0].const_data_ptr());
+  for (size_t i = 0; i < state.size(); ++i) {
+    const auto& part = state[i];
+    const bool fits = part.scalar_type() == type_ && !part.requires_grad() &&
+                      part.is_alias_of(state[0]) && part.const_data_ptr() == place &&
+                      (part.size(0) == 1 || part.stride(0) == dim_) &&
+                      lie_in_order(part, channels_last_[i]);
+    if (!fits) return {};
+    place += sizes_[i] * part.element_size();
+  }
+  return state[0].as_strided({state[0].size(0), dim_}, {dim_, 1});
+}
+
 torch::Tensor StateLayout::pack(const State& state) const {
   require(state.size() == shapes_.size(), "the state has ", state.size(), " tensors, expected ",
           shapes_.size());
-  std::vector<torch::Tensor> flat;
-  flat.reserve(state.size());
   for (size_t i = 0; i < state.size(); ++i) {
     require(state[i].sizes().slice(1) == c10::IntArrayRef(shapes_[i]), "state tensor ", i,
             " has shape ", state[i].sizes(), ", expected [B] followed by ",
             c10::IntArrayRef(shapes_[i]));
     require(state[i].size(0) == state[0].size(0),
             "state tensors differ in batch size: ", state[0].size(0), " and ", state[i].size(0));
+  }
+  if (state.size() > 1) {
+    if (auto slab = slab_of(state); slab.defined()) return slab;
+  }
+  std::vector<torch::Tensor> flat;
+  flat.reserve(state.size());
+  for (size_t i = 0; i < state.size(); ++i) {
     // A view costs more than a small step of f does, and one more node in every product with J.
     const bool flat_already = state[i].dim() == 2;
     const auto ordered = channels_last_[i] ? state[i].permute({0, 2, 3, 1}) : state[i];

@@ -1,29 +1,22 @@
 #include <ATen/ops/_addmm_activation.h>
-#include <ATen/ops/addmm.h>
 #include <ATen/ops/threshold_backward.h>
 
 #include "kernels/feed_forward.h"
-#include "kernels/tensor_cores.h"
+#include "kernels/sample_masks.h"
 
 namespace deq::kernels::tensor_cores {
-namespace {
-
-/// In place; the mask is that of the sample to which a row belongs.
-void apply_mask(const at::Tensor& rows, const at::Tensor& mask) {
-  if (mask.defined()) rows.view({mask.size(0), -1, mask.size(2)}).mul_(mask);
-}
-
-}  // namespace
-
 bool feed_forward_serves(const at::Tensor& x, const FeedForwardWeights& weights) {
-  return wants_aligned_rows(weights.inner) && x.is_cuda();
+  return x.is_cuda() && weights.inner.scalar_type() == at::kBFloat16 &&
+         weights.inner.size(1) % 8 == 0;
 }
 
 at::Tensor feed_forward(const at::Tensor& x, const FeedForwardWeights& weights,
                         const at::Tensor& mask, at::Tensor& hidden) {
   hidden = at::_addmm_activation(weights.inner_bias, x.flatten(0, 1), weights.inner);
-  apply_mask(hidden, mask);
-  return at::addmm(weights.outer_bias, hidden, weights.outer).view({x.size(0), x.size(1), -1});
+  if (mask.defined()) mask_samples(hidden, mask, {});
+  // With the bias in the product cuBLAS does not split its long inner dimension, which costs more
+  // than a pass over the few numbers that come out.
+  return hidden.mm(weights.outer).add_(weights.outer_bias).view({x.size(0), x.size(1), -1});
 }
 
 FeedForwardGradients feed_forward_backward(const at::Tensor& g, const at::Tensor& x,
@@ -32,8 +25,11 @@ FeedForwardGradients feed_forward_backward(const at::Tensor& g, const at::Tensor
                                            const at::Tensor& mask, bool with_weights) {
   const auto pull = g.reshape({-1, g.size(2)}), rows = x.flatten(0, 1);
   auto inner = pull.mm(weights.outer.t());
-  at::threshold_backward_out(inner, inner, hidden, 0);
-  apply_mask(inner, mask);
+  if (mask.defined()) {
+    mask_samples(inner, mask, /*positive=*/hidden);
+  } else {
+    at::threshold_backward_out(inner, inner, hidden, 0);
+  }
   FeedForwardGradients result{.for_x = inner.mm(weights.inner.t()).view(x.sizes())};
   if (!with_weights) return result;
   result.for_inner = rows.t().mm(inner);

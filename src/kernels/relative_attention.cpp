@@ -4,7 +4,8 @@
 #include <torch/types.h>
 
 #include <cmath>
-#include <limits>
+
+#include "kernels/relative_softmax.h"
 
 namespace deq::kernels {
 namespace {
@@ -14,16 +15,6 @@ namespace {
 int64_t padding(const at::Tensor& projected) {
   constexpr int64_t kRow = 8;
   return projected.is_cuda() ? kRow - projected.size(0) % kRow : 1;
-}
-
-/// Rows i of [n, q, k'] begin at their column q − 1 − i; the first k columns of that, as a view:
-/// rows that are one number shorter begin one place further left each time.
-at::Tensor shifted(const at::Tensor& scores, int64_t keys) {
-  const auto n = scores.size(0), queries = scores.size(1), row = scores.size(2) - 1;
-  return scores.view({n, -1})
-      .narrow(1, queries - 1, queries * row)
-      .view({n, queries, row})
-      .narrow(2, 0, keys);
 }
 
 }  // namespace
@@ -42,9 +33,12 @@ at::Tensor attention_mask(int64_t queries, int64_t keys, int64_t horizon, at::De
   return limited ? ahead.logical_or(all.tril(own - horizon)) : ahead;
 }
 
-namespace reference {
+namespace {
 
-at::Tensor attend(const at::Tensor& qkv, int64_t queries, const AttentionTerms& terms) {
+/// With a product of matrices for all scores by place; `weigh` makes probabilities of both kinds.
+template <class Weigh>
+at::Tensor attend_with(const Weigh& weigh, const at::Tensor& qkv, int64_t queries,
+                       const AttentionTerms& terms) {
   const auto batch = qkv.size(0), own = qkv.size(1), heads = qkv.size(3), width = qkv.size(4);
   const auto q = qkv.narrow(1, own - queries, queries).select(2, 0);
   // The heads first: [2, h, B, k, d].
@@ -60,19 +54,24 @@ at::Tensor attend(const at::Tensor& qkv, int64_t queries, const AttentionTerms& 
       (q + terms.position_bias).permute({2, 0, 1, 3}).reshape({heads, batch * queries, width});
   const auto places =
       at::bmm(by_position, terms.positions).view({heads * batch, queries, terms.positions.size(2)});
-  const double scale = 1 / std::sqrt(static_cast<double>(width));
-  auto scores = at::baddbmm(shifted(places, keys), by_content, flat[0].transpose(1, 2),
-                            /*beta=*/scale, /*alpha=*/scale);
-  if (terms.mask.defined()) {
-    scores.masked_fill_(terms.mask, -std::numeric_limits<double>::infinity());
-  }
-  // Autocast would make float32 of it, which it is inside anyway.
-  auto probabilities = at::_softmax(scores, -1, /*half_to_float=*/false);
-  if (terms.dropout.defined()) probabilities = probabilities * terms.dropout;
+  const SoftmaxTerms softmax{.scale = 1 / std::sqrt(static_cast<double>(width)),
+                             .horizon = terms.horizon,
+                             .dropout = terms.dropout,
+                             .mask = terms.mask};
+  const auto content = at::bmm(by_content, flat[0].transpose(1, 2));
+  const auto probabilities = weigh(content, places, softmax);
   return at::bmm(probabilities, flat[1])
       .view({heads, batch, queries, width})
       .permute({1, 2, 0, 3})
       .reshape({batch, queries, heads * width});
+}
+
+}  // namespace
+
+namespace reference {
+
+at::Tensor attend(const at::Tensor& qkv, int64_t queries, const AttentionTerms& terms) {
+  return attend_with(relative_softmax, qkv, queries, terms);
 }
 
 }  // namespace reference
@@ -158,7 +157,9 @@ struct Attend : torch::autograd::Function<Attend> {
 }  // namespace
 
 at::Tensor attend(const at::Tensor& qkv, int64_t queries, const AttentionTerms& terms) {
-  if (!cpu::attend_serves(qkv, terms)) return reference::attend(qkv, queries, terms);
+  if (!cpu::attend_serves(qkv, terms)) {
+    return attend_with(kernels::relative_softmax, qkv, queries, terms);
+  }
   if (!at::GradMode::is_enabled()) return cpu::attend(qkv, queries, terms, /*keep=*/false).seen;
   return Attend::apply(qkv, terms.content_bias, terms.position_bias, terms.positions,
                        as_optional(terms.past), as_optional(terms.dropout), as_optional(terms.mask),

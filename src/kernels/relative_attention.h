@@ -8,8 +8,8 @@
 //
 // c and p biases of a head, r a projection of the distance's sines and cosines. In plain torch all
 // distances of a query are one row of a product of matrices, in which a query's distance 0 comes
-// one place further left than the query's before it: the scores are a view of that product, not a
-// copy.
+// one place further left than the query's before it: the scores are a view of that product, and on
+// a GPU relative_softmax.h reads them where they are.
 
 namespace deq::kernels {
 

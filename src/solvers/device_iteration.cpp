@@ -11,11 +11,10 @@
 namespace deq {
 namespace {
 
-/// The points of a trace from the residuals [evaluations, B, 2] of the samples active at each.
-std::vector<TracePoint> trace_of(const std::vector<JudgedSample>& samples,
-                                 const torch::Tensor& residuals) {
-  std::vector<TracePoint> trace(static_cast<size_t>(residuals.size(0)));
-  const auto residual = residuals.accessor<double, 3>();
+/// The points of a trace from the residuals, absolute and relative, of the samples active at each.
+std::vector<TracePoint> trace_of(const std::vector<JudgedSample>& samples, int64_t evaluations,
+                                 const std::vector<double>& residuals) {
+  std::vector<TracePoint> trace(static_cast<size_t>(evaluations));
   for (size_t e = 0; e < trace.size(); ++e) {
     auto& point = trace[e];
     point.evaluations = static_cast<int64_t>(e) + 1;
@@ -25,7 +24,7 @@ std::vector<TracePoint> trace_of(const std::vector<JudgedSample>& samples,
     point.active = std::count_if(samples.begin(), samples.end(), was_active);
     for (size_t b = 0; b < samples.size(); ++b) {
       if (!was_active(samples[b])) continue;
-      const auto own = residual[static_cast<int64_t>(e)][static_cast<int64_t>(b)];
+      const auto* own = &residuals[2 * (e * samples.size() + b)];
       add_to(point, own[0], own[1]);
     }
   }
@@ -64,20 +63,22 @@ DeviceIteration::DeviceIteration(const Problem& problem, const SolverOptions& op
       pool_(pool),
       z_(pool.take()),
       best_(pool.take()),
+      notes_(batch() * kHistoryBytes + DeviceNotes::bytes_of<JudgedSample>(batch()) +
+                 DeviceNotes::bytes_of<double>(2 * budget_ * batch()) +
+                 DeviceNotes::bytes_of<uint8_t>(batch()),
+             z0.device()),
+      samples_(notes_.take<JudgedSample>(batch())),
+      residuals_(notes_.take<double>(2 * budget_ * batch())
+                     .view(torch::kDouble)
+                     .view({budget_, batch(), 2})),
+      marks_(notes_.take<uint8_t>(batch())),
       active_(z0.device()) {
   z_.copy_(z0);
-  samples_ = zeros_of<JudgedSample>();
-  marks_ = zero_bytes(batch());
-  residuals_ = numbers({budget_, batch(), 2});
   move_to({z_});
 }
 
 torch::Tensor DeviceIteration::numbers(at::IntArrayRef shape) const {
   return torch::empty(shape, z_.options().dtype(torch::kDouble));
-}
-
-torch::Tensor DeviceIteration::zero_bytes(int64_t count) const {
-  return torch::zeros({count}, z_.options().dtype(torch::kByte));
 }
 
 bool DeviceIteration::stopped() const {
@@ -106,11 +107,11 @@ void DeviceIteration::move_to(const Move& move) {
 Solution DeviceIteration::finish(Report report) {
   kernels::enqueue::advance({}, numbers({batch(), 0}), z_, best_, marks_, std::nullopt,
                             std::nullopt);
-  auto samples = array_on_host<JudgedSample>(samples_);
+  auto samples = notes_.on_host<JudgedSample>(samples_);
   for (const auto& sample : samples) {
     report.evaluations = std::max(report.evaluations, sample.evaluations);
   }
-  report.trace = trace_of(samples, residuals_.narrow(0, 0, report.evaluations).cpu());
+  report.trace = trace_of(samples, report.evaluations, notes_.on_host<double>(residuals_));
   conclude(samples, report);
   pool_.give_away(best_);
   return {best_, std::move(report)};

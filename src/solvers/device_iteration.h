@@ -8,6 +8,7 @@
 
 #include "deq/solvers/method.h"
 #include "solvers/decisions.h"
+#include "solvers/device_notes.h"
 
 namespace deq {
 
@@ -30,14 +31,6 @@ class ActiveCount {
   at::Tensor memory_;  // one int32, pinned
   std::optional<c10::Event> written_;
 };
-
-/// An array of structs that a device tensor holds as bytes.
-template <class Struct>
-std::vector<Struct> array_on_host(const torch::Tensor& bytes) {
-  const auto host = bytes.cpu();
-  const auto* data = reinterpret_cast<const Struct*>(host.template const_data_ptr<uint8_t>());
-  return {data, data + host.numel() / static_cast<int64_t>(sizeof(Struct))};
-}
 
 /// Where a method goes next, and the slabs whose dots with the new g it wants. With `newest`, one
 /// of these rows, it wants its dots with all of them too.
@@ -79,25 +72,34 @@ class DeviceIteration {
   void move_to(const Move& move);
 
   torch::Tensor slab() { return pool_.take(); }
-  /// An uninitialised tensor of float64, and one of zero bytes for an array of Struct.
+  /// An uninitialised tensor of float64.
   torch::Tensor numbers(at::IntArrayRef shape) const;
+
+  /// What a method keeps of every sample, at first zeros, and what has become of it at the end.
   template <class Struct>
-  torch::Tensor zeros_of() const {
-    return zero_bytes(batch() * static_cast<int64_t>(sizeof(Struct)));
+  torch::Tensor histories() {
+    static_assert(sizeof(Struct) <= kHistoryBytes);
+    return notes_.take<Struct>(batch());
+  }
+  template <class Struct>
+  std::vector<Struct> on_host(const torch::Tensor& histories) {
+    return notes_.on_host<Struct>(histories);
   }
 
   /// Waits for the device.
   Solution finish(Report report);
 
  private:
-  torch::Tensor zero_bytes(int64_t count) const;
+  static constexpr int64_t kHistoryBytes = 64;  // of a sample, at most
 
   const Problem& problem_;
   JudgingRules rules_;
   int64_t budget_;
   SlabPool& pool_;
   torch::Tensor z_, f_, g_, best_;
-  torch::Tensor sums_, samples_, marks_, residuals_;
+  DeviceNotes notes_;
+  torch::Tensor samples_, residuals_, marks_;  // in the notes
+  torch::Tensor sums_;
   ActiveCount active_;
   int64_t evaluations_ = 0;
 };

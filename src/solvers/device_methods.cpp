@@ -25,7 +25,7 @@ class DevicePicard final : public DeviceMethod {
     return {it.next({it.f(), it.z()}, coefficients_)};
   }
 
-  void count(Report& /*report*/) const override {}
+  void count(DeviceIteration& /*it*/, Report& /*report*/) const override {}
 
  private:
   Picard options_;
@@ -57,19 +57,19 @@ class DeviceAnderson final : public DeviceMethod {
     return move;
   }
 
-  void count(Report& report) const override {
+  void count(DeviceIteration& it, Report& report) const override {
     if (!histories_.defined()) return;
-    for (const auto& history : array_on_host<AndersonHistory>(histories_)) {
+    for (const auto& history : it.on_host<AndersonHistory>(histories_)) {
       report.restarts += history.restarts;
       report.ridge_raises += history.ridge_raises;
     }
   }
 
  private:
-  void remember(const DeviceIteration& it) {
+  void remember(DeviceIteration& it) {
     if (!gram_.defined()) {
       gram_ = it.numbers({it.batch(), options_.memory, options_.memory});
-      histories_ = it.zeros_of<AndersonHistory>();
+      histories_ = it.histories<AndersonHistory>();
     }
     const int64_t slot = steps_ % options_.memory;
     if (slot == static_cast<int64_t>(f_.size())) {
@@ -95,7 +95,7 @@ class DeviceBroyden final : public DeviceMethod {
   Move propose(DeviceIteration& it) override {
     if (!gram_.defined()) {
       gram_ = it.numbers({it.batch(), triangle(std::min(options_.memory, it.budget()))});
-      histories_ = it.zeros_of<BroydenHistory>();
+      histories_ = it.histories<BroydenHistory>();
     }
     const auto n = static_cast<int64_t>(steps_.size());
     const bool full = n == options_.memory;
@@ -115,9 +115,9 @@ class DeviceBroyden final : public DeviceMethod {
     return {next, steps_, step};
   }
 
-  void count(Report& report) const override {
+  void count(DeviceIteration& it, Report& report) const override {
     if (!histories_.defined()) return;
-    for (const auto& history : array_on_host<BroydenHistory>(histories_)) {
+    for (const auto& history : it.on_host<BroydenHistory>(histories_)) {
       report.restarts += history.restarts;
     }
   }
@@ -136,7 +136,7 @@ class DeviceLimitedBroyden final : public DeviceMethod {
   Move propose(DeviceIteration& it) override {
     if (!pairs_.defined()) {
       pairs_ = it.numbers({it.batch(), LimitedPairs::numbers(capacity_)});
-      skipped_ = torch::zeros({it.batch()}, pairs_.options().dtype(torch::kInt64));
+      skipped_ = it.histories<int64_t>().view(torch::kInt64);
     }
     const auto n = static_cast<int64_t>(steps_.size());
     const bool drop = n > options_.memory;
@@ -153,8 +153,9 @@ class DeviceLimitedBroyden final : public DeviceMethod {
     return take_step(it, step_weights);
   }
 
-  void count(Report& report) const override {
-    if (skipped_.defined()) report.skipped_updates += skipped_.sum().item<int64_t>();
+  void count(DeviceIteration& it, Report& report) const override {
+    if (!skipped_.defined()) return;
+    for (const auto skipped : it.on_host<int64_t>(skipped_)) report.skipped_updates += skipped;
   }
 
  private:

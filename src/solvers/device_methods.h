@@ -12,7 +12,7 @@ class DeviceMethod {
   virtual ~DeviceMethod() = default;
   virtual Move propose(DeviceIteration& it) = 0;
   /// Adds the counts of restarts and rejections; waits for the device.
-  virtual void count(Report& report) const = 0;
+  virtual void count(DeviceIteration& it, Report& report) const = 0;
 };
 
 /// Null where the method has no such counterpart, or its history is too long for it.

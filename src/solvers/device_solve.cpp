@@ -18,7 +18,7 @@ Solution solve_on_device(const Problem& problem, const SolverOptions& options, S
     iteration.move_to(move);
   }
   Report report;
-  method->count(report);
+  method->count(iteration, report);
   return iteration.finish(std::move(report));
 }
 

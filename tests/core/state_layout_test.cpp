@@ -61,6 +61,28 @@ TEST_F(StateLayoutTest, UnpackingYieldsViews) {
   }
 }
 
+TEST_F(StateLayoutTest, PartsOfASlabAreTheSlab) {
+  const State state{draw({3, 4, 2, 2}).contiguous(torch::MemoryFormat::ChannelsLast), draw({3, 5}),
+                    draw({3, 2, 3})};
+  const auto slab = StateLayout::of(state).pack(state);
+  const auto parts = StateLayout::of(state).unpack(slab);
+  const auto layout = StateLayout::of(parts);  // as a start that another solve has left
+  EXPECT_EQ(layout.pack(parts).data_ptr(), slab.data_ptr());
+  EXPECT_TRUE(layout.pack(parts).equal(slab));
+
+  const auto packs_by_value = [&](const State& other) {
+    const auto packed = StateLayout::of(state).pack(other);
+    EXPECT_NE(packed.data_ptr(), slab.data_ptr());
+    EXPECT_TRUE(StateLayout::of(state).unpack(packed)[1].equal(other[1]));
+  };
+  packs_by_value({parts[0], parts[1].clone(), parts[2]});
+  packs_by_value({parts[0], slab.narrow(1, 17, 5), parts[2]});
+  packs_by_value({parts[0].contiguous(), parts[1], parts[2]});
+  const auto leaf = slab.detach().requires_grad_();
+  const auto tracked = StateLayout::of(state).unpack(leaf);
+  EXPECT_TRUE(StateLayout::of(state).pack(tracked).requires_grad());
+}
+
 TEST_F(StateLayoutTest, NonContiguousTensorPacksByValue) {
   const auto transposed = draw({4, 3, 2}).transpose(1, 2);
   const auto layout = StateLayout::of({transposed});

@@ -19,11 +19,15 @@ class StateLayout {
   int64_t dim() const { return dim_; }
   size_t count() const { return shapes_.size(); }
 
-  /// In the layout's type, whatever the state's: a step may compute in another precision.
+  /// In the layout's type, whatever the state's: a step may compute in another precision. What was
+  /// unpacked from a slab is that slab.
   torch::Tensor pack(const State& state) const;
   State unpack(const torch::Tensor& slab) const;
 
  private:
+  /// The slab of which these are the parts, in their order; undefined where there is none.
+  torch::Tensor slab_of(const State& state) const;
+
   std::vector<std::vector<int64_t>> shapes_;  // without the batch dimension
   std::vector<int64_t> sizes_;
   std::vector<bool> channels_last_;
