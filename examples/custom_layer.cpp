@@ -16,7 +16,7 @@
 
 #include <cmath>
 #include <cstdio>
-#include <numeric>
+#include <utility>
 
 /// f(z; x) = tanh(W z + U x + b), on a state of its own width.
 struct WideCellImpl : deq::Cell {
@@ -42,11 +42,7 @@ struct WideCellImpl : deq::Cell {
 };
 TORCH_MODULE(WideCell);
 
-struct Samples {
-  torch::Tensor x, y;
-};
-
-Samples draw(int64_t count) {
+std::pair<torch::Tensor, torch::Tensor> draw(int64_t count) {
   const auto x = 4 * torch::rand({count, 2}) - 2;
   const auto a = x.slice(1, 0, 1), b = x.slice(1, 1, 2);
   return {x, torch::sin(2 * a) + a * b};
@@ -54,7 +50,8 @@ Samples draw(int64_t count) {
 
 void train_and_measure(double gamma) {
   torch::manual_seed(1);
-  const auto seen = draw(256), unseen = draw(256);
+  const auto [x, y] = draw(256);
+  const auto [new_x, new_y] = draw(256);
   deq::Equilibrium layer(WideCell(2, 32),
                          deq::EquilibriumOptions{.forward = deq::Anderson{.max_evals = 60}});
   torch::nn::Linear head(32, 1);
@@ -63,9 +60,9 @@ void train_and_measure(double gamma) {
   torch::optim::Adam optimiser(parameters, 1e-2);
 
   for (int step = 0; step < 250; ++step) {
-    const auto eq = layer->forward(seen.x);
+    const auto eq = layer->forward(x);
     const auto loss =
-        torch::mse_loss(head(eq.z()), seen.y) + gamma * deq::jacobian_penalty(eq.linearization());
+        torch::mse_loss(head(eq.z()), y) + gamma * deq::jacobian_penalty(eq.linearization());
     optimiser.zero_grad();
     loss.backward();
     torch::nn::utils::clip_grad_norm_(parameters, 1.0);
@@ -73,13 +70,13 @@ void train_and_measure(double gamma) {
   }
 
   const torch::NoGradGuard no_grad;
-  const auto eq = layer->forward(unseen.x);
-  const auto error = torch::mse_loss(head(eq.z()), unseen.y) / unseen.y.var();
-  const auto evaluations = [&](const deq::SolverOptions& solver) {
-    const auto samples = layer->forward({unseen.x}, deq::Solver(solver)).report.samples;
-    return std::accumulate(samples.begin(), samples.end(), 0.0,
-                           [](double sum, const auto& s) { return sum + s.evaluations; }) /
-           samples.size();
+  const auto eq = layer->forward(new_x);
+  const auto error = torch::mse_loss(head(eq.z()), new_y) / new_y.var();
+  const auto evaluations = [&layer, &inputs = new_x](const deq::SolverOptions& solver) {
+    double sum = 0;
+    const auto report = layer->forward({inputs}, deq::Solver(solver)).report;
+    for (const auto& sample : report.samples) sum += static_cast<double>(sample.evaluations);
+    return sum / static_cast<double>(report.samples.size());
   };
   std::printf("gamma %.0f: %.1f%% of the variance explained, spectral radius %.2f\n", gamma,
               100 * (1 - error.item<double>()), deq::spectral_radius(eq.linearization()).mean());
