@@ -61,6 +61,8 @@ void describe_own(Visitor& v, Broyden& solver) {
            "How many updates fit before the history restarts.");
   v.flag("line_search", solver.line_search,
          "Whether to backtrack while a step does not lower the residual.");
+  v.flag("bfloat16_steps", solver.bfloat16_steps,
+         "Whether a GPU keeps the steps in bfloat16: half the memory, less to read.");
 }
 
 template <class Visitor>

@@ -23,7 +23,8 @@ std::vector<Rows<T>> in_groups(at::TensorList rows) {
   for (size_t i = 0; i < rows.size(); ++i) {
     if (i % kMaxRows == 0) groups.push_back({});
     auto& group = groups.back();
-    group.data[group.count++] = rows[i].const_data_ptr<T>();
+    if (rows[i].scalar_type() == at::kBFloat16) group.halves |= uint64_t{1} << group.count;
+    group.data[group.count++] = rows[i].const_data_ptr();
   }
   return groups;
 }
@@ -60,11 +61,6 @@ const T* data_of(const std::optional<at::Tensor>& tensor) {
 }
 
 template <class T>
-T* mutable_data_of(const std::optional<at::Tensor>& tensor) {
-  return tensor ? tensor->data_ptr<T>() : nullptr;
-}
-
-template <class T>
 Rows<T> one_group(at::TensorList rows) {
   const auto groups = in_groups<T>(rows);
   return groups.empty() ? Rows<T>{} : groups[0];
@@ -84,9 +80,9 @@ at::Tensor observe_op(const at::Tensor& f, const at::Tensor& z, at::Tensor& g, a
   AT_DISPATCH_FLOATING_TYPES(z.scalar_type(), "observe", [&] {
     observe<scalar_t>(f.const_data_ptr<scalar_t>(), z.const_data_ptr<scalar_t>(),
                       g.data_ptr<scalar_t>(), one_group<scalar_t>(rows.slice(0, fused)),
-                      data_of<scalar_t>(newest), data_of<uint8_t>(marks),
-                      partial.data_ptr<double>(), sums.data_ptr<double>(), batch, dim,
-                      c10::cuda::getCurrentCUDAStream());
+                      newest ? one_group<scalar_t>(*newest) : Rows<scalar_t>{},
+                      data_of<uint8_t>(marks), partial.data_ptr<double>(), sums.data_ptr<double>(),
+                      batch, dim, c10::cuda::getCurrentCUDAStream());
   });
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   if (fused == rows.size()) return sums;
@@ -98,11 +94,13 @@ void advance_op(at::TensorList rows, const at::Tensor& coefficients, const at::T
                 std::optional<at::Tensor> next) {
   const c10::cuda::CUDAGuard guard(z.device());
   TORCH_CHECK(rows.size() <= kMaxRows, "advance: ", rows.size(), " rows, must be ≤ ", kMaxRows);
+  const StepTarget target{step ? step->mutable_data_ptr() : nullptr,
+                          step && step->scalar_type() == at::kBFloat16};
   AT_DISPATCH_FLOATING_TYPES(z.scalar_type(), "advance", [&] {
     advance<scalar_t>(one_group<scalar_t>(rows), coefficients.const_data_ptr<double>(),
                       z.const_data_ptr<scalar_t>(), best.data_ptr<scalar_t>(),
-                      marks.const_data_ptr<uint8_t>(), mutable_data_of<scalar_t>(step),
-                      mutable_data_of<scalar_t>(next), z.size(0), z.size(1),
+                      marks.const_data_ptr<uint8_t>(), target,
+                      next ? next->data_ptr<scalar_t>() : nullptr, z.size(0), z.size(1),
                       c10::cuda::getCurrentCUDAStream());
   });
   C10_CUDA_KERNEL_LAUNCH_CHECK();

@@ -1,12 +1,14 @@
+#include <cuda_bf16.h>
+
 #include "kernels/history_cuda.h"
 
 // A block owns one tile of one sample: kThreads·kPerThread numbers, kept in registers while the
 // history streams past once, coalesced. Bytes moved (float32): observe 4·(3 + n) a number, 4 more
 // with `newest`, dots 4·(1 + n), combine 4·(1 + n) and 8 more with `moved`, advance 4·(1 + n), 8
-// more with `step`, and 8 more for a sample that improved: all are bound by memory bandwidth. Each
-// warp sums what it has of every dot, and the block adds its warps at the end: one synchronisation
-// a block. Sums are made per tile and added in a fixed order, so results do not vary from run to
-// run.
+// more with `step`, and 8 more for a sample that improved; rows of bfloat16 take half of it: all
+// are bound by memory bandwidth. Each warp sums what it has of every dot, and the block adds its
+// warps at the end: one synchronisation a block. Sums are made per tile and added in a fixed order,
+// so results do not vary from run to run.
 
 namespace deq::kernels::cuda {
 namespace {
@@ -29,20 +31,43 @@ __device__ TileRange tile_range(int64_t dim) {
   return {sample, sample * dim + begin, dim - begin};
 }
 
-template <class T>
-__device__ void load(const T* source, const TileRange& range, T (&values)[kPerThread]) {
+template <class S, class T>
+__device__ void load(const S* source, const TileRange& range, T (&values)[kPerThread]) {
 #pragma unroll
   for (int i = 0; i < kPerThread; ++i) {
-    values[i] = i * kThreads < range.left ? source[range.offset + i * kThreads] : T(0);
+    values[i] =
+        i * kThreads < range.left ? static_cast<T>(source[range.offset + i * kThreads]) : T(0);
+  }
+}
+
+template <class S, class T>
+__device__ void store(S* target, const TileRange& range, const T (&values)[kPerThread]) {
+#pragma unroll
+  for (int i = 0; i < kPerThread; ++i) {
+    if (i * kThreads < range.left) target[range.offset + i * kThreads] = static_cast<S>(values[i]);
   }
 }
 
 template <class T>
-__device__ void store(T* target, const TileRange& range, const T (&values)[kPerThread]) {
+__device__ void load_row(const Rows<T>& rows, int i, const TileRange& range,
+                         T (&values)[kPerThread]) {
+  if ((rows.halves >> i & 1) != 0) {
+    load(static_cast<const __nv_bfloat16*>(rows.data[i]), range, values);
+  } else {
+    load(static_cast<const T*>(rows.data[i]), range, values);
+  }
+}
+
+/// Leaves in `values` what was stored.
+template <class T>
+__device__ void store_step(const StepTarget& step, const TileRange& range,
+                           T (&values)[kPerThread]) {
+  if (!step.half) return store(static_cast<T*>(step.data), range, values);
 #pragma unroll
   for (int i = 0; i < kPerThread; ++i) {
-    if (i * kThreads < range.left) target[range.offset + i * kThreads] = values[i];
+    values[i] = static_cast<T>(static_cast<__nv_bfloat16>(values[i]));
   }
+  store(static_cast<__nv_bfloat16*>(step.data), range, values);
 }
 
 /// This warp's share of a dot product, valid in its first lane.
@@ -81,7 +106,7 @@ __device__ bool is_active(const uint8_t* marks, int64_t sample) {
 }
 
 template <class T, bool kWithNewest>
-__global__ void observe_kernel(const T* f, const T* z, T* g, Rows<T> rows, const T* newest,
+__global__ void observe_kernel(const T* f, const T* z, T* g, Rows<T> rows, Rows<T> newest,
                                const uint8_t* marks, double* partial, int64_t dim) {
   __shared__ BlockSums<2 + (kWithNewest ? 2 : 1) * kMaxRows> sums;
   const TileRange range = tile_range(dim);
@@ -94,10 +119,10 @@ __global__ void observe_kernel(const T* f, const T* z, T* g, Rows<T> rows, const
   store(g, range, residual);
   sums.set(0, warp_dot(residual, residual));
   sums.set(1, warp_dot(image, image));
-  if constexpr (kWithNewest) load(newest, range, image);
+  if constexpr (kWithNewest) load_row(newest, 0, range, image);
   T row[kPerThread];
   for (int i = 0; i < rows.count; ++i) {
-    load(rows.data[i], range, row);
+    load_row(rows, i, range, row);
     sums.set(2 + i, warp_dot(residual, row));
     if constexpr (kWithNewest) sums.set(2 + rows.count + i, warp_dot(image, row));
   }
@@ -111,7 +136,7 @@ __global__ void dots_kernel(const T* v, Rows<T> rows, double* partial, int64_t d
   T values[kPerThread], row[kPerThread];
   load(v, range, values);
   for (int i = 0; i < rows.count; ++i) {
-    load(rows.data[i], range, row);
+    load_row(rows, i, range, row);
     sums.set(i, warp_dot(values, row));
   }
   sums.finish(partial, rows.count);
@@ -125,7 +150,7 @@ __device__ void add_rows(const Rows<T>& rows, const double* weights, const TileR
   for (int i = 0; i < rows.count; ++i) {
     const T weight = static_cast<T>(weights[i]);
     if (weight == T(0)) continue;
-    load(rows.data[i], range, row);
+    load_row(rows, i, range, row);
 #pragma unroll
     for (int k = 0; k < kPerThread; ++k) values[k] += weight * row[k];
   }
@@ -149,12 +174,12 @@ __global__ void combine_kernel(Rows<T> rows, const double* coefficients, int64_t
 
 template <class T>
 __global__ void advance_kernel(Rows<T> rows, const double* coefficients, const T* z, T* best,
-                               const uint8_t* marks, T* step, T* next, int64_t dim) {
+                               const uint8_t* marks, StepTarget step, T* next, int64_t dim) {
   const TileRange range = tile_range(dim);
   const bool active = is_active(marks, range.sample);
   const bool improved = (marks[range.sample] & kImproved) != 0;
   T here[kPerThread];
-  if (improved || (active && step != nullptr)) {
+  if (improved || (active && step.data != nullptr)) {
     load(z, range, here);
   } else if (!active && next != nullptr) {
     load(best, range, here);
@@ -167,8 +192,8 @@ __global__ void advance_kernel(Rows<T> rows, const double* coefficients, const T
   }
   T values[kPerThread] = {};
   add_rows(rows, coefficients + range.sample * rows.count, range, values);
-  if (step != nullptr) {
-    store(step, range, values);
+  if (step.data != nullptr) {
+    store_step(step, range, values);
 #pragma unroll
     for (int k = 0; k < kPerThread; ++k) values[k] += here[k];
   }
@@ -207,23 +232,23 @@ int64_t tiles(int64_t dim) {
 }
 
 template <class T>
-void observe(const T* f, const T* z, T* g, const Rows<T>& rows, const T* newest,
+void observe(const T* f, const T* z, T* g, const Rows<T>& rows, const Rows<T>& newest,
              const uint8_t* marks, double* partial, double* sums, int64_t batch, int64_t dim,
              cudaStream_t stream) {
   const unsigned blocks = blocks_of(batch, dim);
-  if (newest == nullptr) {
+  if (newest.count == 0) {
     observe_kernel<T, false>
         <<<blocks, kThreads, 0, stream>>>(f, z, g, rows, newest, marks, partial, dim);
   } else {
     observe_kernel<T, true>
         <<<blocks, kThreads, 0, stream>>>(f, z, g, rows, newest, marks, partial, dim);
   }
-  add_tiles(partial, sums, batch, dim, 2 + (newest == nullptr ? 1 : 2) * rows.count, stream);
+  add_tiles(partial, sums, batch, dim, 2 + (newest.count == 0 ? 1 : 2) * rows.count, stream);
 }
 
 template <class T>
 void advance(const Rows<T>& rows, const double* coefficients, const T* z, T* best,
-             const uint8_t* marks, T* step, T* next, int64_t batch, int64_t dim,
+             const uint8_t* marks, StepTarget step, T* next, int64_t batch, int64_t dim,
              cudaStream_t stream) {
   advance_kernel<<<blocks_of(batch, dim), kThreads, 0, stream>>>(rows, coefficients, z, best, marks,
                                                                  step, next, dim);
@@ -245,14 +270,14 @@ void combine(const Rows<T>& rows, const double* coefficients, int64_t stride, in
                                                                  accumulate, out, base, moved, dim);
 }
 
-#define DEQ_INSTANTIATE(T)                                                                      \
-  template void observe<T>(const T*, const T*, T*, const Rows<T>&, const T*, const uint8_t*,    \
-                           double*, double*, int64_t, int64_t, cudaStream_t);                   \
-  template void advance<T>(const Rows<T>&, const double*, const T*, T*, const uint8_t*, T*, T*, \
-                           int64_t, int64_t, cudaStream_t);                                     \
-  template void dots<T>(const T*, const Rows<T>&, double*, double*, int64_t, int64_t,           \
-                        cudaStream_t);                                                          \
-  template void combine<T>(const Rows<T>&, const double*, int64_t, int64_t, bool, T*, const T*, \
+#define DEQ_INSTANTIATE(T)                                                                         \
+  template void observe<T>(const T*, const T*, T*, const Rows<T>&, const Rows<T>&, const uint8_t*, \
+                           double*, double*, int64_t, int64_t, cudaStream_t);                      \
+  template void advance<T>(const Rows<T>&, const double*, const T*, T*, const uint8_t*,            \
+                           StepTarget, T*, int64_t, int64_t, cudaStream_t);                        \
+  template void dots<T>(const T*, const Rows<T>&, double*, double*, int64_t, int64_t,              \
+                        cudaStream_t);                                                             \
+  template void combine<T>(const Rows<T>&, const double*, int64_t, int64_t, bool, T*, const T*,    \
                            T*, int64_t, int64_t, cudaStream_t);
 
 DEQ_INSTANTIATE(float)

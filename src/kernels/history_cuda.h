@@ -12,26 +12,33 @@
 
 namespace deq::kernels::cuda {
 
-/// The rows of one launch; a longer history takes several.
+/// The rows of one launch; a longer history takes several. Rows of float32 slabs may be bfloat16.
 template <class T>
 struct Rows {
-  const T* data[kMaxRows];
+  const void* data[kMaxRows];
+  uint64_t halves;  // a bit a row
   int count;
+};
+
+/// Where a step goes; null where it goes nowhere.
+struct StepTarget {
+  void* data;
+  bool half;
 };
 
 int64_t tiles(int64_t dim);
 
-/// g = f − z; sums = [‖g‖², ‖f‖², g·rows…], and newest·rows… where `newest` is given. With `marks`,
-/// samples that are not active are left out.
+/// g = f − z; sums = [‖g‖², ‖f‖², g·rows…], and newest·rows… where there is a `newest`, at most
+/// one. With `marks`, samples that are not active are left out.
 template <class T>
-void observe(const T* f, const T* z, T* g, const Rows<T>& rows, const T* newest,
+void observe(const T* f, const T* z, T* g, const Rows<T>& rows, const Rows<T>& newest,
              const uint8_t* marks, double* partial, double* sums, int64_t batch, int64_t dim,
              cudaStream_t stream);
 
-/// enqueue::advance of history.h; `step` and `next` may be null.
+/// enqueue::advance of history.h; `next` may be null.
 template <class T>
 void advance(const Rows<T>& rows, const double* coefficients, const T* z, T* best,
-             const uint8_t* marks, T* step, T* next, int64_t batch, int64_t dim,
+             const uint8_t* marks, StepTarget step, T* next, int64_t batch, int64_t dim,
              cudaStream_t stream);
 
 /// sums = [v·rows…].

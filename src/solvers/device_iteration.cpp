@@ -77,6 +77,11 @@ DeviceIteration::DeviceIteration(const Problem& problem, const SolverOptions& op
   move_to({z_});
 }
 
+torch::Tensor DeviceIteration::half_slab() {
+  if (!z_.is_cuda() || z_.scalar_type() != torch::kFloat32) return slab();
+  return torch::empty_like(z_, z_.options().dtype(torch::kBFloat16));
+}
+
 torch::Tensor DeviceIteration::numbers(at::IntArrayRef shape) const {
   return torch::empty(shape, z_.options().dtype(torch::kDouble));
 }

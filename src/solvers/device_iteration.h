@@ -72,6 +72,8 @@ class DeviceIteration {
   void move_to(const Move& move);
 
   torch::Tensor slab() { return pool_.take(); }
+  /// One of bfloat16, where the kernels take it.
+  torch::Tensor half_slab();
   /// An uninitialised tensor of float64.
   torch::Tensor numbers(at::IntArrayRef shape) const;
 

@@ -103,7 +103,7 @@ class DeviceBroyden final : public DeviceMethod {
     decisions::broyden(it.sums(), it.marks(), gram_, histories_, coefficients, n, full);
     std::vector<torch::Tensor> rows{it.g()};
     rows.insert(rows.end(), steps_.begin(), steps_.end());
-    const auto step = it.slab();
+    const auto step = options_.bfloat16_steps ? it.half_slab() : it.slab();
     const auto next = it.next(rows, coefficients, step);
     steps_.push_back(step);
     // The history is full: this step was the last to use it, and the next is a plain one.

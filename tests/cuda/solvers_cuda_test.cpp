@@ -1,13 +1,12 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "deq/core/cuda.h"
+#include "gpu_test.h"
 #include "kernels/history.h"
 #include "kernels/history_common.h"
 #include "solvers/device_solve.h"
 #include "support/device_solve.h"
 #include "support/mixed_map.h"
-#include "support/seed.h"
 #include "support/solver_cases.h"
 
 // Solves on a GPU without the host, against the same solves driven by the host on the same GPU (the
@@ -20,12 +19,8 @@ namespace {
 using test::device_solvers;
 using test::expect_same_solve;
 
-class SolversCuda : public test::Seeded {
+class SolversCuda : public test::GpuTest {
  protected:
-  void SetUp() override {
-    if (!load_cuda().available) GTEST_SKIP() << load_cuda().reason;
-  }
-
   at::Tensor draw(int64_t batch, int64_t dim, at::ScalarType type) {
     return at::randn({batch, dim}, generator_, at::TensorOptions(at::kDouble)).to(type);
   }

@@ -45,6 +45,9 @@ struct Anderson {
 struct Broyden {
   int64_t memory = 60;       ///< memory ≥ 1
   bool line_search = false;  ///< backtrack while a step does not lower the residual
+  /// Keep the steps in bfloat16: on a GPU, of float32 states, without a line search. Half the
+  /// memory of a history, and less to read; the iterates are float32 as ever.
+  bool bfloat16_steps = false;
   Tolerance tol{};
   int64_t max_evals = 40;
   Guards guards{};

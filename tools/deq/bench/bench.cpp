@@ -41,7 +41,10 @@ const std::map<std::string, Precision> kPrecisions{{"float32", Precision::Float3
 /// With a tolerance that is never met: exactly so many evaluations.
 SolverOptions solver(const std::string& name, int64_t evaluations, double rtol = 0) {
   const Tolerance never{.rtol = rtol};
-  if (name == "broyden") return Broyden{.tol = never, .max_evals = evaluations};
+  if (name.starts_with("broyden")) {
+    const bool half = name == "broyden-bfloat16";
+    return Broyden{.bfloat16_steps = half, .tol = never, .max_evals = evaluations};
+  }
   if (name == "anderson") return Anderson{.tol = never, .max_evals = evaluations};
   return Picard{.tol = never, .max_evals = evaluations};
 }
@@ -213,7 +216,7 @@ void bench_solvers(const Arguments& arguments) {
   std::cout << fmt::format("{} samples of {} numbers on {}; copies reach {:.0f} GB/s\n",
                            arguments.batch, arguments.dim, arguments.device, 1e-9 * ceilings.bytes);
   const double slab = static_cast<double>(x.nbytes());
-  for (const std::string name : {"picard", "anderson", "broyden"}) {
+  for (const std::string name : {"picard", "anderson", "broyden", "broyden-bfloat16"}) {
     const auto ms = [&](int64_t evaluations) {
       const Solver with(solver(name, evaluations));
       return median_ms(device, arguments.repeats, [&] { with.solve(problem, start); });
@@ -221,7 +224,7 @@ void bench_solvers(const Arguments& arguments) {
     const auto n = arguments.forward;
     const double whole = ms(n), step = (ms(2 * n) - whole) / static_cast<double>(n);
     std::cout << fmt::format(
-        "  {:10} {} evaluations {:9.3f} ms, one more {:9.3f} ms: {:.1f} slabs at that rate\n", name,
+        "  {:16} {} evaluations {:9.3f} ms, one more {:9.3f} ms: {:.1f} slabs at that rate\n", name,
         n, whole, step, 1e-3 * step * ceilings.bytes / slab);
     result[name] = {{"evaluations", n}, {"ms", whole}, {"evaluation_ms", step}};
   }
@@ -252,7 +255,7 @@ CLI::App* add_model(CLI::App& bench, const char* name, const char* what,
   auto* command = add_subject(bench, name, what, arguments);
   command->add_option("--solver", arguments->solver, "of both solves")
       ->capture_default_str()
-      ->check(CLI::IsMember({"picard", "anderson", "broyden"}));
+      ->check(CLI::IsMember({"picard", "anderson", "broyden", "broyden-bfloat16"}));
   command
       ->add_option("--adjoint", arguments->adjoint, "products of a training step's adjoint solve")
       ->capture_default_str()
