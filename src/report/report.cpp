@@ -82,7 +82,8 @@ json as_json(const Environment& environment) {
 }
 
 json run_data(const std::filesystem::path& folder) {
-  require_run(folder);
+  // Curves can be drawn where the checkpoints were left behind.
+  if (!std::filesystem::exists(config_file(folder))) require_run(folder);
   const auto experiment = read_experiment(config_file(folder));
   const auto lines = read_json_lines(metrics_file(folder));
   const auto last = folder.filename().empty() ? folder.parent_path() : folder;

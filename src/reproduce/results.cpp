@@ -131,9 +131,10 @@ double RunResults::value(const std::string& metric, const Member& member) const 
 }
 
 RunResults read_results(const std::filesystem::path& run) {
+  const auto record = read_record(run);
   RunResults results{
       .own_budget = max_evals(read_experiment(config_file(run)).recipe.solver.forward),
-      .record = read_record(run).value_or(RunRecord{})};
+      .record = record ? *record : new_record(run, "")};
   for (const auto& line : read_json_lines(metrics_file(run))) {
     Metrics metrics(line.begin(), line.end());
     auto& lines = text(metrics, "split") == "valid" ? results.valid : results.train;

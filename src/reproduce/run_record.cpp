@@ -19,6 +19,12 @@ std::filesystem::path record_file(const std::filesystem::path& run) {
   return run / "reproduce.json";
 }
 
+bool has_checkpoints(const std::filesystem::path& run) {
+  std::error_code code;
+  const std::filesystem::directory_iterator files(checkpoint_folder(run), code);
+  return !code && files != std::filesystem::directory_iterator();
+}
+
 std::optional<Checkpoints::Found> newest_checkpoint(const std::filesystem::path& run) {
   return Checkpoints(checkpoint_folder(run), 1).newest([](const std::string&) {});
 }
@@ -78,14 +84,17 @@ void RunRecord::add(Metrics evaluation) {
 
 std::optional<RunRecord> read_record(const std::filesystem::path& run) {
   if (!std::filesystem::exists(record_file(run))) return std::nullopt;
-  const auto checkpoint = newest_checkpoint(run);
-  if (!checkpoint) return std::nullopt;
   try {
     const auto object = ordered_json::parse(read_file(record_file(run)));
     RunRecord record{.checkpoint = object.at("checkpoint").get<std::string>(),
                      .parameters = object.at("parameters").get<int64_t>(),
                      .failure = object.at("failure").get<std::string>()};
-    if (record.checkpoint != content_checksum(checkpoint->file)) return std::nullopt;
+    // Where the checkpoints were left behind, what is known of them still counts.
+    if (has_checkpoints(run)) {
+      const auto checkpoint = newest_checkpoint(run);
+      const bool same = checkpoint && record.checkpoint == content_checksum(checkpoint->file);
+      if (!same) return std::nullopt;
+    }
     for (const auto& row : object.at("evaluations")) record.evaluations.push_back(as_metrics(row));
     return record;
   } catch (const nlohmann::json::exception& error) {

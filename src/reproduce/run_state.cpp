@@ -5,6 +5,7 @@
 
 #include "deq/core/error.h"
 #include "deq/io/run_folder.h"
+#include "deq/train/checkpoints.h"
 #include "deq/train/run.h"
 #include "reproduce/run_record.h"
 
@@ -33,6 +34,12 @@ void require_same(const std::filesystem::path& folder, const std::string& held,
   }
 }
 
+/// A run of so many steps says by itself that it has ended, whoever trained it.
+bool has_ended(const std::filesystem::path& folder, const Recipe& recipe) {
+  const Checkpoints checkpoints(checkpoint_folder(folder), 1);
+  return recipe.train.steps && std::filesystem::exists(checkpoints.file_of(*recipe.train.steps));
+}
+
 }  // namespace
 
 std::map<std::string, std::string> flat_config(const std::string& toml) {
@@ -57,7 +64,8 @@ Need need_of(const std::filesystem::path& folder, const Experiment& wanted) {
   }
   // Read anew, so that keys that are younger than the run have their defaults.
   require_same(folder, read_experiment(config_file(folder)).config, wanted.config);
-  return read_record(folder) ? Need::Nothing : Need::Resume;
+  const bool done = read_record(folder) || has_ended(folder, wanted.recipe);
+  return done ? Need::Nothing : Need::Resume;
 }
 
 }  // namespace deq::reproduce

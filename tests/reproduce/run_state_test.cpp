@@ -53,6 +53,29 @@ TEST(RunState, FollowsARunFromNothingToItsEnd) {
   EXPECT_EQ(need_of(run, wanted()), Need::Resume);
 }
 
+TEST(RunState, ARunOfSoManyStepsNeedsNoRecord) {
+  const TemporaryFolder folder;
+  SyntheticConfig config;
+  config.train.steps = 20;
+  const auto experiment = experiment_from(config);
+  const auto run = folder / "run";
+  start_run(run, experiment.config);
+  save(run, 10);
+  EXPECT_EQ(need_of(run, experiment), Need::Resume);
+  save(run, 20);
+  EXPECT_EQ(need_of(run, experiment), Need::Nothing);
+}
+
+TEST(RunState, WhatIsKnownOutlivesTheCheckpoints) {
+  const TemporaryFolder folder;
+  const auto run = folder / "run";
+  start_run(run, wanted().config);
+  save(run, 10);
+  write_record(run, new_record(run, ""));
+  std::filesystem::remove_all(checkpoint_folder(run));
+  EXPECT_EQ(need_of(run, wanted()), Need::Nothing);
+}
+
 TEST(RunState, AnotherConfigurationIsRefused) {
   const TemporaryFolder folder;
   const auto run = folder / "run";

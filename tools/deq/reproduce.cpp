@@ -64,7 +64,8 @@ void train_run(const PlannedRun& run, const ReproduceArguments& arguments) {
     failure = error.what();
     std::cerr << fmt::format("{}: {}\n", run.name, failure);
   }
-  record_environment(run.folder, arguments.device);
+  // Of a run that goes on nobody knows where it began.
+  if (run.need == rp::Need::Train) record_environment(run.folder, arguments.device);
   rp::write_record(run.folder, rp::new_record(run.folder, failure));
 }
 
