@@ -245,8 +245,15 @@ function configSection(runs) {
   show('configuration', [comparison, shown.map(source)]);
 }
 
+/** One column for all runs that were made in the same environment. */
 function environmentSection(environment, runs) {
-  const columns = runs.filter((r) => Object.keys(r.environment ?? {}).length).map((r) => ({ label: r.label, values: r.environment }));
+  const groups = new Map();
+  for (const r of runs.filter(({ environment: own }) => Object.keys(own ?? {}).length)) {
+    const key = JSON.stringify(r.environment);
+    groups.set(key, [...(groups.get(key) ?? []), r]);
+  }
+  const columns = [...groups.values()].map((group) => ({
+    label: group.length === runs.length && runs.length > 1 ? 'All runs' : names(group), values: group[0].environment }));
   columns.push({ label: columns.length ? 'This page' : 'Value', values: environment ?? {} });
   const keys = [...new Set(columns.flatMap((c) => Object.keys(c.values)))];
   if (keys.length) show('environment', matrixTable('Environment', keys, columns, (c, key) => c.values[key] ?? '–'));
@@ -291,7 +298,7 @@ function reproductionSection(extras, runs) {
   const others = list(extras.figures).flatMap((f) => f.series).filter((s) => !runs.some((r) => r.label === s.label))
     .map(({ label }) => ({ key: label, label, colour: 'muted', dash: 'dot' }));
   const unique = others.filter((o, k) => others.findIndex((p) => p.key === o.key) === k);
-  const drawn = figures.length ? [el('h3', {}, 'Figures'), grid('22rem', figures)] : [];
+  const drawn = figures.length ? [el('h3', {}, 'Figures'), grid('20rem', figures)] : [];
   show('reproduction', [tables, drawn], legend(group, [...runs, ...unique]));
 }
 
