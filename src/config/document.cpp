@@ -72,6 +72,7 @@ void apply_override(Table& root, const std::string& text) {
   entry.key = names.back();
   Entry* old = table->find(entry.key);
   if (old != nullptr) {
+    entry.chooses_anew = old->chooses_anew || value_text(*old) != value_text(entry);
     *old = std::move(entry);
   } else {
     table->entries.push_back(std::move(entry));

@@ -40,6 +40,7 @@ struct Entry {
   std::string key;
   std::variant<bool, int64_t, double, std::string, Table, List, OtherValue> value;
   Place place{};
+  bool chooses_anew = false;  ///< an override that names another method than the file does
 };
 
 /// A TOML text laid over its base, with its overrides applied; every value knows where it came

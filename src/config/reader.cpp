@@ -130,6 +130,16 @@ void Reader::refuse_keys_of_others(std::string_view key, const std::vector<Alter
   }
 }
 
+Table Reader::overridden(const std::vector<Alternative>& all) const {
+  Table kept;
+  for (const Entry& entry : table_->entries) {
+    const auto owns = [&entry](const Alternative& one) { return one.owns(entry.key); };
+    const bool of_the_file = entry.place.override_key.empty();
+    if (!of_the_file || std::none_of(all.begin(), all.end(), owns)) kept.entries.push_back(entry);
+  }
+  return kept;
+}
+
 std::string Reader::subject(const Entry& entry, std::string_view key) const {
   const std::string path = join_path(path_, key);
   if (entry.place.override_key == path) return entry.place.text;

@@ -124,8 +124,14 @@ class Reader {
       body(collector, alternative);
       all.push_back({Alternatives<Variant>::name(Variant(alternative)), collector.keys()});
     });
+    // What the file says of the method that an override has replaced has no meaning any more.
+    const Entry* name = find(key);
+    const bool anew = name != nullptr && name->chooses_anew;
+    const Table without_the_files = anew ? overridden(all) : Table();
+    const Table* const whole = anew ? std::exchange(table_, &without_the_files) : table_;
     refuse_keys_of_others(key, all, variant.index());
     std::visit([&](auto& active) { body(*this, active); }, variant);
+    table_ = whole;
   }
 
  private:
@@ -163,6 +169,8 @@ class Reader {
                                  std::string_view other_key, const std::string& other_value) const;
   void refuse_keys_of_others(std::string_view key, const std::vector<Alternative>& all,
                              size_t active) const;
+  /// The table without what the file says about keys that alternatives own.
+  Table overridden(const std::vector<Alternative>& all) const;
 
   /// "<place>: <path> = <value>", without what the place already says.
   std::string subject(const Entry& entry, std::string_view key) const;

@@ -36,6 +36,8 @@ whole number may stand where a finite number is wanted.
 `--set key=value` on the command line overrides one key, such as `--set train.epochs=10`, and may be
 repeated; the last one counts. The value is read as TOML, and as a text where it is not TOML, so
 `--set solver.forward.name=anderson` needs no quotes. A table given this way replaces the whole one.
+Another `name` than the file's leaves what all methods share as it is; the file's keys of the other
+method count no more.
 
 A file may build on another: with `base = "other.toml"`, a path relative to the file, only what
 differs has to be written. A table that chooses another `name` or `schedule` than the base's

@@ -100,7 +100,8 @@ TEST(ConfigMessages, UnknownKeys) {
 TEST(ConfigMessages, KeysOfAnotherMethod) {
   EXPECT_EQ(message("[solver.forward]\nbeta = 0.5\n"),
             "x.toml:3: solver.forward.beta = 0.5: this key goes with solver.forward.name = "
-            "\"anderson\", not with \"broyden\" (whose own keys are: memory, line_search)");
+            "\"anderson\", not with \"broyden\" (whose own keys are: memory, line_search, "
+            "bfloat16_steps)");
   EXPECT_EQ(message("[solver.adjoint]\nname = \"picard\"\nmemory = 5\n"),
             "x.toml:4: solver.adjoint.memory = 5: this key goes with solver.adjoint.name = one of "
             "\"anderson\", \"broyden\", \"limited-broyden\", not with \"picard\" (whose own keys "
@@ -185,7 +186,7 @@ TEST(ConfigMessages, Overrides) {
             "x.toml:3: train.eval_budgets = 3: must be a list of whole numbers ≥ 1");
   EXPECT_EQ(message("", {"solver.forward.beta=1"}),
             "--set solver.forward.beta=1: this key goes with solver.forward.name = \"anderson\", "
-            "not with \"broyden\" (whose own keys are: memory, line_search)");
+            "not with \"broyden\" (whose own keys are: memory, line_search, bfloat16_steps)");
   EXPECT_EQ(
       message("", {"jacobian.gamma={schedule=\"constant\", value=-1}"}),
       "--set jacobian.gamma={schedule=\"constant\", value=-1}: jacobian.gamma.value = -1: must "

@@ -34,6 +34,27 @@ TEST(SyntheticConfig, TheDefaultsAreThePapers) {
   EXPECT_EQ(to_toml(parse("")), to_toml(SyntheticConfig{}));
 }
 
+TEST(SyntheticConfig, AnotherSolverCanBeChosenForARunsEffectiveConfiguration) {
+  auto trained = SyntheticConfig{};
+  trained.solver.forward = Broyden{.memory = 50, .tol = {.rtol = 1e-5}, .max_evals = 17};
+  const auto choose = [&](const std::vector<std::string>& overrides) {
+    return parse_synthetic(to_toml(trained), "config.toml", overrides).solver.forward;
+  };
+  const auto anderson = std::get<Anderson>(choose({"solver.forward.name=anderson"}));
+  EXPECT_EQ(anderson.memory, Anderson{}.memory) << "Broyden's is another thing";
+  EXPECT_EQ(anderson.max_evals, 17);
+  EXPECT_EQ(anderson.tol.rtol, 1e-5);
+  EXPECT_EQ(std::get<Picard>(choose({"solver.forward.name=picard"})).max_evals, 17);
+  EXPECT_EQ(std::get<Anderson>(choose({"solver.forward.name=anderson", "solver.forward.memory=4"}))
+                .memory,
+            4);
+  EXPECT_EQ(std::get<Broyden>(choose({"solver.forward.name=broyden"})).memory, 50);
+  EXPECT_EQ(std::get<Broyden>(choose({"solver.forward.name=picard", "solver.forward.name=broyden"}))
+                .max_evals,
+            17);
+  EXPECT_THROW(choose({"solver.forward.name=picard", "solver.forward.memory=4"}), ConfigError);
+}
+
 TEST(SyntheticConfig, ReadsEveryKindOfKey) {
   const SyntheticConfig config = parse(R"(
 seed = 9
