@@ -83,6 +83,8 @@ class Trainer::Loop {
   TrainingEnd train() {
     open_recorder();
     task_.model().train();
+    reset_peak_memory(
+        device_);  // that of a run which this process trained before is not this one's
     resumed_at_ = window_start_ = last_saved_ = Clock::now();
     seconds_before_ = state_.seconds;
     // Something to go back to, from the first step on.
