@@ -38,7 +38,8 @@ Cost cost_of(const rp::Exhibit& exhibit, const rp::Catalogue& catalogue) {
 }
 
 std::string duration(double minutes) {
-  if (minutes < 90) return fmt::format("{:.0f} min", std::max(1.0, minutes));
+  if (minutes < 1.5) return fmt::format("{:.0f} s", minutes * 60);
+  if (minutes < 90) return fmt::format("{:.0f} min", minutes);
   return minutes < 60 * 48 ? fmt::format("{:.0f} h", minutes / 60)
                            : fmt::format("{:.0f} days", minutes / (60 * 24));
 }
