@@ -9,7 +9,7 @@ import unittest
 
 from program import CONFIG, SHORT, SOURCE, ProgramTest
 
-SUBCOMMANDS = ("train", "eval", "predict", "data", "demo", "report", "convert", "bench", "doctor")
+SUBCOMMANDS = ("train", "eval", "predict", "data", "demo", "report", "reproduce", "convert", "bench", "doctor")
 
 
 class Help(ProgramTest):

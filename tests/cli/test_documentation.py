@@ -44,7 +44,7 @@ class Links(unittest.TestCase):
     def test_the_readme_has_every_page(self):
         readme = (SOURCE / "README.md").read_text()
         for page in DOCS.glob("*.md"):
-            self.assertIn(f"(docs/{page.name})", readme)
+            self.assertTrue(f"(docs/{page.name})" in readme, f"README.md has no link to {page.name}")
 
 
 class Code(unittest.TestCase):

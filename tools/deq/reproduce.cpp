@@ -8,7 +8,6 @@
 #include "deq/core/cuda.h"
 #include "deq/core/error.h"
 #include "deq/io/atomic_file.h"
-#include "deq/report/environment.h"
 #include "deq/train/precision.h"
 #include "deq/train/run.h"
 #include "measured_evaluation.h"
@@ -65,7 +64,6 @@ void train_run(const PlannedRun& run, const ReproduceArguments& arguments) {
     std::cerr << fmt::format("{}: {}\n", run.name, failure);
   }
   // Of a run that goes on nobody knows where it began.
-  if (run.need == rp::Need::Train) record_environment(run.folder, arguments.device);
   rp::write_record(run.folder, rp::new_record(run.folder, failure));
 }
 

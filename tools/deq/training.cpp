@@ -10,6 +10,7 @@
 #include "deq/distributed/world.h"
 #include "deq/io/atomic_file.h"
 #include "deq/io/run_folder.h"
+#include "deq/report/environment.h"
 #include "deq/train/interruption.h"
 #include "deq/train/run.h"
 #include "deq/train/trainer.h"
@@ -50,6 +51,7 @@ void prepare_folder(const TrainingJob& job) {
   if (job.start == Start::Resumed) return remove_leftovers(job.folder);
   create_run_folder(job.folder);
   write_file_atomically(config_file(job.folder), job.experiment.config);
+  record_environment(job.folder, job.device);
 }
 
 }  // namespace
