@@ -1,6 +1,7 @@
 #pragma once
 
-// The whole public surface.
+// All that a model of your own needs. What trains, configures, stores and reports is included by
+// its own headers.
 
 #include "deq/adjoint/adjoint.h"
 #include "deq/adjoint/options.h"

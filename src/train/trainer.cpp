@@ -299,8 +299,8 @@ class Trainer::Loop {
                  " steps in a row, up to step ", state_.step);
     const std::string tried =
         state_.rollbacks == 0 ? "" : c10::str(", after going back ", state_.rollbacks, " times");
-    require(state_.rollbacks < failure.rollbacks, "training stopped: ", what, tried, "; ",
-            advice_on_failure());
+    require<DivergedError>(state_.rollbacks < failure.rollbacks, "training stopped: ", what, tried,
+                           "; ", advice_on_failure());
     const auto before = state_;
     load_newest();
     state_.lr_scale = before.lr_scale * failure.lr_factor;

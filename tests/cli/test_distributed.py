@@ -138,7 +138,8 @@ class Parity(DistributedTest):
         self.in_processes(3, CONFIG, *FINITE, "--set", "train.batch_size=18", "--out", "run")
         run = self.folder / "run"
         self.assertEqual(sorted(path.name for path in run.iterdir()),
-                         ["checkpoints", "config.toml", "metrics.jsonl", "report.html", "tensorboard"])
+                         ["checkpoints", "config.toml", "environment.json", "metrics.jsonl", "report.html",
+                          "tensorboard"])
         self.assertEqual(len(list((run / "tensorboard").iterdir())), 1)
         self.assertEqual(sorted(path.name for path in (run / "checkpoints").iterdir()),
                          ["best.safetensors", "step-000000035.safetensors",

@@ -108,7 +108,7 @@ TEST_F(FailureTest, StopsWithAdviceWhenGoingBackDoesNotHelp) {
   try {
     run.trainer.run();
     FAIL() << "it should have stopped";
-  } catch (const Error& error) {
+  } catch (const DivergedError& error) {
     const std::string message = error.what();
     EXPECT_NE(message.find("training stopped"), std::string::npos) << message;
     EXPECT_NE(message.find("going back 2 times"), std::string::npos) << message;

@@ -10,6 +10,7 @@
 #include "deq/io/atomic_file.h"
 #include "deq/train/precision.h"
 #include "deq/train/run.h"
+#include "deq/train/trainer.h"
 #include "measured_evaluation.h"
 #include "output.h"
 #include "reproduce/results.h"
@@ -22,8 +23,6 @@ namespace deq::cli {
 namespace rp = reproduce;
 
 namespace {
-
-constexpr std::string_view kDiverged = "training stopped: ";  // how the trainer's sentence begins
 
 std::string to_do(const PlannedRun& run) {
   switch (run.need) {
@@ -58,12 +57,10 @@ void train_run(const PlannedRun& run, const ReproduceArguments& arguments) {
            .start = run.need == rp::Need::Resume ? Start::Resumed : Start::New,
            .device = arguments.device,
            .quiet = arguments.json});
-  } catch (const Error& error) {
-    if (!std::string_view(error.what()).starts_with(kDiverged)) throw;
+  } catch (const DivergedError& error) {
     failure = error.what();
     std::cerr << fmt::format("{}: {}\n", run.name, failure);
   }
-  // Of a run that goes on nobody knows where it began.
   rp::write_record(run.folder, rp::new_record(run.folder, failure));
 }
 

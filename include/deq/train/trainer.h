@@ -6,6 +6,7 @@
 #include <string>
 
 #include "deq/config/recipe.h"
+#include "deq/core/error.h"
 #include "deq/distributed/world.h"
 #include "deq/train/metrics.h"
 #include "deq/train/task.h"
@@ -27,6 +28,12 @@ struct TrainerHooks {
 };
 
 enum class TrainingEnd { Finished, Interrupted };
+
+/// A run cannot go on: its numbers are not finite, and going back did not help.
+class DivergedError : public Error {
+ public:
+  using Error::Error;
+};
 
 /// The one training loop: task loss + τ·γ·penalty, with all that a recipe says.
 ///
