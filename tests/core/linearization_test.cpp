@@ -1,7 +1,9 @@
 #include "deq/core/linearization.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "deq/core/error.h"
 #include "support/maps.h"
 #include "support/seed.h"
 
@@ -31,6 +33,16 @@ TEST_F(LinearizationTest, ProductsCanBeRepeated) {
   const auto first = at.vjp(u);
   EXPECT_TRUE(at.vjp(u).equal(first));
   EXPECT_FALSE(first.requires_grad());
+}
+
+TEST_F(LinearizationTest, ProductsEndWithBackwardAndASentence) {
+  auto problem = test::tanh_problem(2, 4, 0.9, generator_);
+  problem.map.w.requires_grad_();
+  const auto at = linearize(problem.map, problem.z_star);
+  at.f.sum().backward();
+  const auto u = torch::ones({2, 4}, f64());
+  EXPECT_THAT([&] { at.vjp(u); },
+              ::testing::ThrowsMessage<Error>(::testing::HasSubstr("after backward()")));
 }
 
 TEST_F(LinearizationTest, DifferentiableProductHasAGraphToTheParameters) {
