@@ -136,7 +136,7 @@ class Ranks {
   void fail(int64_t rank, int ended) {
     const auto sentence = c10::str(distributed::name_of(rank, static_cast<int64_t>(ranks_.size())),
                                    " ", how_it_ended(ended));
-    if (!signalled_) std::cerr << "deq: " << sentence << std::endl;
+    if (!signalled_) std::cerr << c10::str("deq: ", sentence, "\n");  // one write: ranks write too
     // A rank that could say why it fails has done so.
     distributed::conclude(*distributed::part_of(store_, 0), sentence);
     first_failure_ = ended;

@@ -43,7 +43,7 @@ int run_scenario(const std::string& name) {
     const auto world = World::join(place_from_environment(), torch::kCPU, timeout);
     world->run([&body = body, &world] { body(world); });
   } catch (const std::exception& error) {
-    std::cerr << error.what() << std::endl;
+    std::cerr << c10::str(error.what(), "\n");  // one write: other ranks write too
     return 1;
   }
   return 0;

@@ -13,7 +13,7 @@ constexpr int kFailed = 1;
 constexpr int kMisuse = 2;
 
 int complain(const std::string& message, int status) {
-  std::cerr << "deq: " << message << '\n';
+  std::cerr << c10::str("deq: ", message, "\n");  // one write: several processes may fail at once
   return status;
 }
 
