@@ -4,6 +4,7 @@
 #include <torch/types.h>
 
 #include "kernels/block_cache.h"
+#include "kernels/operators.h"
 
 namespace deq::kernels {
 
@@ -48,8 +49,6 @@ FeedForwardGradients differentiable_backward(const at::Tensor& g, const at::Tens
   result.for_outer_bias = pull.sum(0);
   return result;
 }
-
-using OptionalTensor = std::optional<at::Tensor>;
 
 struct FeedForward : torch::autograd::Function<FeedForward> {
   enum Input : size_t { kX, kInner, kInnerBias, kOuter, kOuterBias };
@@ -106,8 +105,7 @@ at::Tensor feed_forward(const at::Tensor& x, const FeedForwardWeights& weights,
                   : cpu::feed_forward(rows, weights, mask, {});
   }
   return FeedForward::apply(rows, weights.inner, weights.inner_bias, weights.outer,
-                            weights.outer_bias,
-                            mask.defined() ? OptionalTensor(mask) : std::nullopt);
+                            weights.outer_bias, as_optional(mask));
 }
 
 }  // namespace deq::kernels

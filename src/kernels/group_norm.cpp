@@ -6,22 +6,14 @@
 
 #include "kernels/group_norm_plan.h"
 #include "kernels/images.h"
+#include "kernels/operators.h"
 
 namespace deq::kernels {
 namespace {
 
 /// For torch, which takes an undefined tensor for an input like others.
-OptionalTensor as_optional(const at::Tensor& tensor) {
-  return tensor.defined() ? OptionalTensor(tensor) : std::nullopt;
-}
-
 OptionalTensor dense_or_none(const at::Tensor& images) {
   return images.defined() ? OptionalTensor(dense_pixels(images)) : std::nullopt;
-}
-
-template <class Function>
-auto find_operator(const char* name) {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Function>();
 }
 
 GroupNormOutputs call_forward(const at::Tensor& x, const OptionalTensor& weight,

@@ -4,6 +4,7 @@
 #include <torch/types.h>
 
 #include "kernels/history_common.h"
+#include "kernels/operators.h"
 
 // Operators go through torch's dispatcher, so that the CUDA plugin can add its kernels when it is
 // loaded without the library knowing of it. Operators return their small results where the slabs
@@ -115,11 +116,6 @@ TORCH_LIBRARY_IMPL(deq, CPU, library) {
 }
 
 namespace {
-template <class Function>
-auto find_operator(const char* name) {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Function>();
-}
-
 // The operator's key comes from its arguments, the coefficients too: all are where the slabs are.
 at::Tensor call_combine(at::TensorList rows, const at::Tensor& coefficients, at::Tensor& out,
                         const std::optional<at::Tensor>& base,

@@ -7,6 +7,7 @@
 #include <numbers>
 
 #include "deq/core/error.h"
+#include "kernels/operators.h"
 #include "kernels/philox.h"
 
 namespace deq::kernels {
@@ -58,9 +59,7 @@ void draw_probe(at::Tensor& out, Probe kind, uint64_t key, int64_t first_row) {
           out.scalar_type(), ", must be float32 or float64");
   require(first_row >= 0, "probe: first_row = ", first_row, ", must be ≥ 0");
   const at::AutoDispatchBelowAutograd below_autograd;
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("deq::probe", "")
-                             .typed<decltype(reference::probe)>();
+  static const auto op = find_operator<decltype(reference::probe)>("deq::probe");
   op.call(out, kind == Probe::Signs, static_cast<int64_t>(key), first_row);
 }
 

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "kernels/operators.h"
 #include "kernels/relative_softmax.h"
 
 namespace deq::kernels {
@@ -77,12 +78,6 @@ at::Tensor attend(const at::Tensor& qkv, int64_t queries, const AttentionTerms& 
 }  // namespace reference
 
 namespace {
-
-using OptionalTensor = std::optional<at::Tensor>;
-
-OptionalTensor as_optional(const at::Tensor& tensor) {
-  return tensor.defined() ? OptionalTensor(tensor) : std::nullopt;
-}
 
 struct Attend : torch::autograd::Function<Attend> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& qkv,

@@ -6,6 +6,8 @@
 
 #include <limits>
 
+#include "kernels/operators.h"
+
 namespace deq::kernels {
 
 namespace reference {
@@ -34,7 +36,6 @@ at::Tensor relative_softmax(const at::Tensor& content, const at::Tensor& places,
 
 namespace {
 
-using OptionalTensor = std::optional<at::Tensor>;
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
@@ -44,15 +45,15 @@ OptionalTensor dense_or_none(const at::Tensor& tensor) {
   return tensor.defined() ? OptionalTensor(tensor.contiguous()) : std::nullopt;
 }
 
+/// Of both operators.
+using Signature = std::tuple<at::Tensor, at::Tensor>(const at::Tensor&, const at::Tensor&,
+                                                     const OptionalTensor&, double, int64_t);
+
 /// p before and after dropout; the same without one.
 std::tuple<at::Tensor, at::Tensor> call_forward(const at::Tensor& content, const at::Tensor& places,
                                                 const SoftmaxTerms& terms) {
   const at::AutoDispatchBelowAutograd below_autograd;
-  using Signature = std::tuple<at::Tensor, at::Tensor>(const at::Tensor&, const at::Tensor&,
-                                                       const OptionalTensor&, double, int64_t);
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("deq::relative_softmax", "")
-                             .typed<Signature>();
+  static const auto op = find_operator<Signature>("deq::relative_softmax");
   const auto [probabilities, dropped] =
       op.call(content.contiguous(), places.contiguous(), dense_or_none(terms.dropout), terms.scale,
               terms.horizon);
@@ -64,11 +65,7 @@ std::tuple<at::Tensor, at::Tensor> call_backward(const at::Tensor& g,
                                                  const at::Tensor& probabilities,
                                                  const SoftmaxTerms& terms, int64_t columns) {
   const at::AutoDispatchBelowAutograd below_autograd;
-  using Signature = std::tuple<at::Tensor, at::Tensor>(const at::Tensor&, const at::Tensor&,
-                                                       const OptionalTensor&, double, int64_t);
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("deq::relative_softmax_backward", "")
-                             .typed<Signature>();
+  static const auto op = find_operator<Signature>("deq::relative_softmax_backward");
   return op.call(g.contiguous(), probabilities, dense_or_none(terms.dropout), terms.scale, columns);
 }
 
@@ -128,11 +125,8 @@ at::Tensor relative_softmax(const at::Tensor& content, const at::Tensor& places,
     return reference::relative_softmax(content, places, terms);
   }
   if (!at::GradMode::is_enabled()) return std::get<1>(call_forward(content, places, terms));
-  const auto optional = [](const at::Tensor& tensor) {
-    return tensor.defined() ? OptionalTensor(tensor) : std::nullopt;
-  };
-  return RelativeSoftmax::apply(content, places, optional(terms.dropout), optional(terms.mask),
-                                terms.scale, terms.horizon);
+  return RelativeSoftmax::apply(content, places, as_optional(terms.dropout),
+                                as_optional(terms.mask), terms.scale, terms.horizon);
 }
 
 }  // namespace deq::kernels

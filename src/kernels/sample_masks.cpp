@@ -3,6 +3,8 @@
 #include <torch/library.h>
 #include <torch/types.h>
 
+#include "kernels/operators.h"
+
 namespace deq::kernels {
 
 TORCH_LIBRARY_FRAGMENT(deq, library) {
@@ -10,13 +12,11 @@ TORCH_LIBRARY_FRAGMENT(deq, library) {
 }
 
 void mask_samples(const at::Tensor& rows, const at::Tensor& masks, const at::Tensor& positive) {
-  using OptionalTensor = std::optional<at::Tensor>;
   const at::AutoDispatchBelowAutograd below_autograd;
   static const auto op =
-      c10::Dispatcher::singleton()
-          .findSchemaOrThrow("deq::mask_samples_", "")
-          .typed<void(const at::Tensor&, const at::Tensor&, const OptionalTensor&)>();
-  op.call(rows, masks, positive.defined() ? OptionalTensor(positive) : std::nullopt);
+      find_operator<void(const at::Tensor&, const at::Tensor&, const OptionalTensor&)>(
+          "deq::mask_samples_");
+  op.call(rows, masks, as_optional(positive));
 }
 
 }  // namespace deq::kernels

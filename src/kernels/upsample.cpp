@@ -5,6 +5,7 @@
 #include <torch/types.h>
 
 #include "kernels/images.h"
+#include "kernels/operators.h"
 
 namespace deq::kernels {
 
@@ -20,17 +21,11 @@ at::Tensor upsample_add(const at::Tensor& small, const at::Tensor& x, bool relu)
 
 namespace {
 
-using OptionalTensor = std::optional<at::Tensor>;
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
 OptionalTensor dense_or_none(const at::Tensor& images) {
   return images.defined() ? OptionalTensor(dense_pixels(images)) : std::nullopt;
-}
-
-template <class Function>
-auto find_operator(const char* name) {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Function>();
 }
 
 /// U s + x, then ReLU, or zero where there is a mask and it is not positive.
@@ -118,7 +113,7 @@ bool upsample_add_serves(const at::Tensor& small, const at::Tensor& x) {
 
 at::Tensor upsample_add(const at::Tensor& small, const at::Tensor& x, bool relu) {
   if (!upsample_add_serves(small, x)) return reference::upsample_add(small, x, relu);
-  return UpsampleAdd::apply(small, x.defined() ? OptionalTensor(x) : std::nullopt, relu);
+  return UpsampleAdd::apply(small, as_optional(x), relu);
 }
 
 }  // namespace deq::kernels

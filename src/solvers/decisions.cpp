@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "kernels/operators.h"
 #include "solvers/decisions_operators.h"
 
 namespace deq::decisions {
@@ -49,11 +50,6 @@ void limited_cpu(const at::Tensor& sums, const at::Tensor& marks, at::Tensor& pa
   for (int64_t b = 0; b < arguments.batch; ++b) choose_limited(arguments, b);
 }
 
-template <class Function>
-auto find_operator(const char* name) {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Function>();
-}
-
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(deq, library) {
@@ -90,7 +86,7 @@ bool available(const at::Device& device) {
 void judge(const at::Tensor& sums, at::Tensor& samples, at::Tensor& marks, at::Tensor& residuals,
            at::Tensor& active, int64_t evaluation, const JudgingRules& rules) {
   const at::AutoDispatchBelowAutograd below_autograd;
-  static const auto op = find_operator<decltype(judge_cpu)>("deq::judge");
+  static const auto op = kernels::find_operator<decltype(judge_cpu)>("deq::judge");
   op.call(sums, samples, marks, residuals, active, evaluation, rules.tol.atol, rules.tol.rtol,
           rules.tol.scope == NormScope::WholeBatch, rules.guards.stagnation_window,
           rules.guards.divergence_factor);
@@ -100,7 +96,7 @@ void anderson(const at::Tensor& sums, const at::Tensor& samples, const at::Tenso
               at::Tensor& gram, at::Tensor& histories, at::Tensor& coefficients, int64_t steps,
               double beta, const AndersonRules& rules) {
   const at::AutoDispatchBelowAutograd below_autograd;
-  static const auto op = find_operator<decltype(anderson_cpu)>("deq::anderson_weights");
+  static const auto op = kernels::find_operator<decltype(anderson_cpu)>("deq::anderson_weights");
   op.call(sums, samples, marks, gram, histories, coefficients, steps, beta, rules.ridge,
           rules.relative_ridge, rules.restart_factor);
 }
@@ -108,7 +104,7 @@ void anderson(const at::Tensor& sums, const at::Tensor& samples, const at::Tenso
 void broyden(const at::Tensor& sums, const at::Tensor& marks, at::Tensor& gram,
              at::Tensor& histories, at::Tensor& coefficients, int64_t steps, bool full) {
   const at::AutoDispatchBelowAutograd below_autograd;
-  static const auto op = find_operator<decltype(broyden_cpu)>("deq::broyden_direction");
+  static const auto op = kernels::find_operator<decltype(broyden_cpu)>("deq::broyden_direction");
   op.call(sums, marks, gram, histories, coefficients, steps, full);
 }
 
@@ -116,7 +112,8 @@ void limited_broyden(const at::Tensor& sums, const at::Tensor& marks, at::Tensor
                      at::Tensor& skipped, at::Tensor& update_weights, at::Tensor& step_weights,
                      int64_t capacity, int64_t steps, bool drop) {
   const at::AutoDispatchBelowAutograd below_autograd;
-  static const auto op = find_operator<decltype(limited_cpu)>("deq::limited_broyden_weights");
+  static const auto op =
+      kernels::find_operator<decltype(limited_cpu)>("deq::limited_broyden_weights");
   op.call(sums, marks, pairs, skipped, update_weights, step_weights, capacity, steps, drop);
 }
 
