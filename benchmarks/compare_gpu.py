@@ -22,11 +22,11 @@ import time
 import torch
 from torch.nn.functional import cross_entropy
 
-from explicit_networks import resnet101
-from torchdeq_mdeq import LARGE, TorchdeqMdeq
-from torchdeq_transformer import PUBLISHED, WORDS, TorchdeqTransformer
-from transformer_xl import PUBLISHED as EXPLICIT
-from transformer_xl import TransformerXl
+from peers.explicit_networks import resnet101
+from peers.torchdeq_mdeq import LARGE, TorchdeqMdeq
+from peers.torchdeq_transformer import PUBLISHED, WORDS, TorchdeqTransformer
+from peers.transformer_xl import PUBLISHED as EXPLICIT
+from peers.transformer_xl import TransformerXl
 
 DEQ = pathlib.Path(__file__).resolve().parent.parent / "build/release/bin/deq"
 WARM_UPS, REPEATS = 4, 10
@@ -150,11 +150,15 @@ def main():
     rows = {}
 
     def add(name, result):
+        """Prints the times, and how many times those of libdeq in bfloat16, which comes first, they are."""
         rows[name] = result
-        cells = [f"{result[key]:9.2f}" if key in result else " " * 9 for key in ("inference", "step", "penalised")]
-        print(f"{name:42}" + " ms".join(cells) + f" ms {result['step_mib']:7.0f} MiB", flush=True)
+        ours = next(iter(rows.values()))
+        cells = [f"{result[key]:9.2f} ms {result[key] / ours[key]:6.2f}" if key in result else " " * 19
+                 for key in ("inference", "step", "penalised")]
+        print(f"{name:34}" + "".join(cells) + f"{result['step_mib']:9.0f} MiB", flush=True)
 
-    print(f"{arguments.subject:42}inference        step   penalised        step")
+    print(f"{arguments.subject:34}" + "".join(f"{what:>12}  ratio" for what in ("inference", "step", "penalised"))
+          + "         step")
     for precision in ("bfloat16", "tf32"):
         add(f"libdeq, {precision}", libdeq(arguments.deq, arguments.subject, precision))
     peer = Vision() if arguments.subject == "mdeq" else Language()

@@ -11,8 +11,8 @@ import torch
 from safetensors.torch import save_file
 from torch.nn.functional import cross_entropy
 
+from peers.torchdeq_mdeq import TINY, TorchdeqMdeq
 from side_by_side import Comparison, relative
-from torchdeq_mdeq import TINY, TorchdeqMdeq
 
 
 class Mdeq(Comparison):

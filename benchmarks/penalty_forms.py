@@ -13,7 +13,7 @@ import statistics
 import torch
 from torch.autograd import forward_ad, grad
 
-from torchdeq_mdeq import LARGE, Layer
+from peers.torchdeq_mdeq import LARGE, Layer
 
 BATCH, REPEATS = 96, 20
 

@@ -3,8 +3,8 @@
 import torch
 from torch import nn
 
-from torchdeq_transformer import (AdaptiveEmbedding, AdaptiveSoftmax, Attention, FeedForward, Positions, Sizes,
-                                  causal_mask)
+from peers.torchdeq_transformer import (AdaptiveEmbedding, AdaptiveSoftmax, Attention, FeedForward, Positions,
+                                        Sizes, causal_mask)
 
 PUBLISHED = Sizes(410, 2100, 10, 41)
 LAYERS = 18
