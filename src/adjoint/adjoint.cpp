@@ -47,9 +47,10 @@ struct AttachAdjoint : torch::autograd::Function<AttachAdjoint> {
 AdjointRule implicit_rule(Solver solver) {
   return [solver = std::move(solver)](const Linearization& at, const torch::Tensor& g,
                                       Report& report) {
-    const Problem problem{.f = [&](const torch::Tensor& u) { return at.vjp(u) + g; },
-                          .jacobian_product = [&](const torch::Tensor&,
-                                                  const torch::Tensor& v) { return at.vjp(v); }};
+    const Problem problem{
+        .f = [&](const torch::Tensor& u) { return at.passing_vjp(u) + g; },
+        .jacobian_product = [&](const torch::Tensor&, const torch::Tensor& v) { return at.vjp(v); },
+        .place_of_z = at.place_of_u()};
     auto solution = solver.solve(problem, g);
     report = std::move(solution.report);
     return solution.z;
@@ -59,7 +60,7 @@ AdjointRule implicit_rule(Solver solver) {
 AdjointRule truncated_rule(int64_t terms) {
   return [terms](const Linearization& at, const torch::Tensor& g, Report& report) {
     auto u = g;
-    for (int64_t k = 0; k < terms; ++k) u = at.vjp(u) + g;
+    for (int64_t k = 0; k < terms; ++k) u = at.passing_vjp(u) + g;
     report.status = Status::MaxEvaluations;
     report.evaluations = terms;
     return u;

@@ -3,6 +3,8 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include <map>
+#include <mutex>
 #include <type_traits>
 
 #include "core/device_graph.h"
@@ -47,13 +49,38 @@ void let_wait(const c10::cuda::CUDAStream& waiting, const c10::cuda::CUDAStream&
   event.block(waiting);
 }
 
+/// A stream to record on, by one thread at a time.
+struct RecordingStream {
+  explicit RecordingStream(const c10::cuda::CUDAStream& own) : stream(own) {}
+  c10::cuda::CUDAStream stream;
+  std::mutex busy;
+};
+
+/// All that is recorded for one stream is recorded on one other: libraries keep a workspace for
+/// each stream that they have seen, cuBLAS one of 32 MiB, and those stay. What is recorded while
+/// another recording is prepared has that one's stream for its own, and so does not wait for it.
+RecordingStream& recording_stream(c10::DeviceIndex device) {
+  static std::mutex mutex;
+  static std::map<std::pair<c10::DeviceIndex, c10::StreamId>, RecordingStream> streams;
+  const std::lock_guard lock(mutex);
+  const auto caller = c10::cuda::getCurrentCUDAStream(device);
+  const auto key = std::pair(caller.device_index(), caller.id());
+  auto found = streams.find(key);
+  if (found == streams.end()) {
+    found = streams.try_emplace(key, c10::cuda::getStreamFromPool(false, device)).first;
+  }
+  return found->second;
+}
+
 class CudaRecorder final : public GraphRecorder {
  public:
   explicit CudaRecorder(const torch::Device& device)
-      : stream_(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device.index())),
+      : recording_(recording_stream(device.index())),
+        stream_(recording_.stream),
         pool_(at::cuda::graph_pool_handle()) {}
 
   std::unique_ptr<DeviceGraph> record(const std::function<void()>& work) override {
+    const std::lock_guard alone(recording_.busy);
     const auto caller = c10::cuda::getCurrentCUDAStream(stream_.device_index());
     let_wait(stream_, caller);
     auto graph = std::make_unique<CudaGraph>();
@@ -71,6 +98,7 @@ class CudaRecorder final : public GraphRecorder {
   void begin_own_memory() override { pool_ = at::cuda::graph_pool_handle(); }
 
  private:
+  RecordingStream& recording_;
   c10::cuda::CUDAStream stream_;
   c10::MempoolId_t pool_;
 };

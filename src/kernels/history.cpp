@@ -62,12 +62,13 @@ void advance_by(Combine* combine, at::TensorList rows, const at::Tensor& coeffic
                 std::optional<at::Tensor> step, std::optional<at::Tensor> next) {
   best.copy_(at::where(marked(marks, kImproved), z, best));
   if (!next) return;
+  auto moved = next->is_same(z) ? std::optional(at::empty_like(z)) : next;  // z may be a row
   if (step) {
-    combine(rows, coefficients, *step, z, next, {});
+    combine(rows, coefficients, *step, z, moved, {});
   } else {
-    combine(rows, coefficients, *next, std::nullopt, std::nullopt, {});
+    combine(rows, coefficients, *moved, std::nullopt, std::nullopt, {});
   }
-  next->copy_(at::where(marked(marks, kActive), *next, best));
+  next->copy_(at::where(marked(marks, kActive), *moved, best));
 }
 }  // namespace
 

@@ -44,8 +44,8 @@ void combine(at::TensorList rows, const at::Tensor& coefficients, at::Tensor& ou
 
 /// best[b] = z[b] where the sample has improved. Then, for an active sample, next = Σᵢ
 /// coefficients[b, i]·rows[i], or with `step` this sum in it and next = z + step; any other sample
-/// stays at its best. Without `next`, only `best` is written. `coefficients` are where the slabs
-/// are; at most kMaxRows rows.
+/// stays at its best. `next` may be z itself. Without `next`, only `best` is written.
+/// `coefficients` are where the slabs are; at most kMaxRows rows.
 void advance(at::TensorList rows, const at::Tensor& coefficients, const at::Tensor& z,
              at::Tensor& best, const at::Tensor& marks, const std::optional<at::Tensor>& step,
              const std::optional<at::Tensor>& next);

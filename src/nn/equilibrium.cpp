@@ -61,6 +61,12 @@ AdjointRule make_rule(const GradientOptions& options) {
   return {};
 }
 
+Problem problem_of(RecordedStep& recorded) {
+  return {.f = [&recorded](const torch::Tensor& slab) { return recorded.f(slab); },
+          .place_of_z = recorded.place_of_z(),
+          .overwrites_results = true};
+}
+
 std::optional<Solver> float32_solver(const EquilibriumOptions& options) {
   const auto evals = options.float32_evals;
   require(evals >= 0, "float32_evals is ", evals, ", must be ≥ 0");
@@ -143,12 +149,7 @@ Equilibrated EquilibriumImpl::solve(const EquilibriumPlan& plan, const Inputs& i
                        .z = start,
                        .with_gradients = implicit});
   }
-  Problem problem;
-  if (recorded) {
-    problem.f = [&](const torch::Tensor& slab) { return recorded->f(slab); };
-  } else {
-    problem.f = without_gradients(tape.f());
-  }
+  const auto problem = recorded ? problem_of(*recorded) : Problem{.f = without_gradients(tape.f())};
   auto solution = solver.solve(problem, start, callback);
   if (evaluates && plan.float32_solver_ &&
       at::autocast::is_autocast_enabled(start.device().type())) {
@@ -174,14 +175,12 @@ void EquilibriumImpl::finish_in_float32(const Solver& solver, const Inputs& inpu
                                         const StateLayout& layout, const Callback& callback,
                                         Solution& solution) {
   const NoAutocast exact(solution.z.device());
-  Problem problem;
   const auto recorded =
       record({.cell = cell_, .layout = layout, .inputs = inputs, .z = solution.z});
-  if (recorded) {
-    problem.f = [&recorded](const torch::Tensor& slab) { return recorded->f(slab); };
-  } else {
-    problem.f = BoundStep{.cell = cell_, .layout = layout, .context = cell_->prepare(inputs)};
-  }
+  const auto problem =
+      recorded ? problem_of(*recorded)
+               : Problem{.f = BoundStep{
+                             .cell = cell_, .layout = layout, .context = cell_->prepare(inputs)}};
   auto finished = solver.solve(problem, solution.z, callback);
   solution.report.append(finished.report);
   solution.z = finished.z;

@@ -43,6 +43,7 @@ std::unique_ptr<DeviceGraph> GraphWork::record_backward(const std::function<void
 }
 
 void copy_into(const torch::Tensor& own, const torch::Tensor& from) {
+  if (own.is_same(from)) return;
   const torch::NoGradGuard no_grad;
   own.variable_data().copy_(from);
 }

@@ -29,7 +29,7 @@ class GraphWork {
 };
 
 /// Copies without a new version: autograd need not know, because all that it saved is computed anew
-/// as well.
+/// as well. Nothing is copied onto itself.
 void copy_into(const torch::Tensor& own, const torch::Tensor& from);
 
 /// A copy to be copied into.

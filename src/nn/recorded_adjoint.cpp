@@ -13,13 +13,16 @@ class RecordedProducts final : public JacobianProducts {
       : inputs_(std::move(inputs)), recorded_(std::move(recorded)) {}
 
   torch::Tensor vjp(const torch::Tensor& u, bool differentiable) override {
-    if (!differentiable) return recorded_->vjp(u);
+    if (!differentiable) return recorded_->vjp(u).clone();
     const auto number = taken_++;
     return replayed(recorded_->leaves(inputs_), recorded_->product(number, u),
                     [number, recorded = recorded_](const torch::Tensor& w) {
                       return recorded->product_gradients(number, w);
                     });
   }
+
+  torch::Tensor passing_vjp(const torch::Tensor& u) override { return recorded_->vjp(u); }
+  torch::Tensor place_of_u() const override { return recorded_->place_of_u(); }
 
  private:
   Inputs inputs_;

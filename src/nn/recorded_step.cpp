@@ -45,10 +45,10 @@ void RecordedStep::load(const Inputs& inputs) {
   prepare_graph_->replay();
 }
 
-torch::Tensor RecordedStep::f(const torch::Tensor& z) {
+const torch::Tensor& RecordedStep::f(const torch::Tensor& z) {
   copy_into(z_, z);
   f_graph_->replay();
-  return f_.clone();
+  return f_;
 }
 
 torch::Tensor RecordedStep::gradient_of(const torch::Tensor& value, const torch::Tensor& along,
@@ -77,10 +77,10 @@ void RecordedStep::linearise(const torch::Tensor& z) {
   tape_graph_->replay();
 }
 
-torch::Tensor RecordedStep::vjp(const torch::Tensor& u) {
+const torch::Tensor& RecordedStep::vjp(const torch::Tensor& u) {
   copy_into(u_, u);
   vjp_graph_->replay();
-  return vjp_.clone();
+  return vjp_;
 }
 
 const std::vector<torch::Tensor>& RecordedStep::gradients(const torch::Tensor& u) {

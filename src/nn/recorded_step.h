@@ -33,7 +33,8 @@ struct StepShape {
 };
 
 /// A cell's prepare() and step() at fixed shapes, the step's products with J and all gradients, as
-/// graphs on memory of their own: what a pass brings is copied in, what it wants is copied out.
+/// graphs on memory of their own: what a pass brings is copied in, and what it gets holds until the
+/// next call of the same function.
 /// Serves one pass at a time, whose order is load, f as often as wanted, linearise, products, then
 /// vjp and the gradients.
 class RecordedStep {
@@ -42,13 +43,16 @@ class RecordedStep {
 
   /// prepare().
   void load(const Inputs& inputs);
-  torch::Tensor f(const torch::Tensor& z);
+  const torch::Tensor& f(const torch::Tensor& z);
+  /// z here is not copied.
+  const torch::Tensor& place_of_z() const { return z_; }
 
   /// f with its graph at z, which all that follows refers to. Needs gradients, as the rest does.
   void linearise(const torch::Tensor& z);
-  torch::Tensor vjp(const torch::Tensor& u);
-  /// uᵀ∂f/∂θ for all θ of `leaves`; undefined where f does not depend on one. They hold until the
-  /// next call.
+  const torch::Tensor& vjp(const torch::Tensor& u);
+  /// u here is not copied.
+  const torch::Tensor& place_of_u() const { return u_; }
+  /// uᵀ∂f/∂θ for all θ of `leaves`; undefined where f does not depend on one.
   const std::vector<torch::Tensor>& gradients(const torch::Tensor& u);
 
   /// uᵀJ as something to be differentiated, for the `number`-th u of this pass, and w·∂(uᵀJ)/∂θ.

@@ -2,6 +2,7 @@
 
 #include <ATen/Context.h>
 #include <ATen/autocast_mode.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 
@@ -9,6 +10,8 @@ namespace deq {
 
 RecordingSignature::RecordingSignature(const torch::Device& device) {
   add(device.index());
+  // What is recorded for one stream shares workspaces, and must not be replayed on two at a time.
+  add(c10::impl::VirtualGuardImpl(device.type()).getStream(device).id());
   add(at::autocast::is_autocast_enabled(device.type()) ? 1 : 0);
   add(static_cast<int64_t>(at::autocast::get_autocast_dtype(device.type())));
   add(at::globalContext().allowTF32CuBLAS() ? 1 : 0);

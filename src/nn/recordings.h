@@ -13,7 +13,7 @@
 namespace deq {
 
 /// Everything that a recording takes for granted: shapes and types of what it is given, the places
-/// in memory of parameters and buffers, mode and precision.
+/// in memory of parameters and buffers, mode, precision and the device's stream.
 class RecordingSignature {
  public:
   explicit RecordingSignature(const torch::Device& device);

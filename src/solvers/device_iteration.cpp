@@ -61,7 +61,7 @@ DeviceIteration::DeviceIteration(const Problem& problem, const SolverOptions& op
       rules_{tolerance(options), guards(options)},
       budget_(max_evals(options)),
       pool_(pool),
-      z_(pool.take()),
+      z_(slab_for_z()),
       best_(pool.take()),
       notes_(batch() * kHistoryBytes + DeviceNotes::bytes_of<JudgedSample>(batch()) +
                  DeviceNotes::bytes_of<double>(2 * budget_ * batch()) +
@@ -93,7 +93,7 @@ bool DeviceIteration::stopped() const {
 
 torch::Tensor DeviceIteration::next(torch::TensorList rows, const torch::Tensor& coefficients,
                                     const std::optional<torch::Tensor>& step) {
-  auto result = pool_.take();
+  auto result = slab_for_z();
   kernels::enqueue::advance(rows, coefficients, z_, best_, marks_, step, result);
   return result;
 }

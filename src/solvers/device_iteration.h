@@ -51,7 +51,9 @@ class DeviceIteration {
   int64_t batch() const { return z_.size(0); }
   int64_t budget() const { return budget_; }
   const torch::Tensor& z() const { return z_; }
+  /// f(z), until the next move.
   const torch::Tensor& f() const { return f_; }
+  torch::Tensor lasting_f() const { return problem_.overwrites_results ? f_.clone() : f_; }
   const torch::Tensor& g() const { return g_; }
   const torch::Tensor& sums() const { return sums_; }  ///< of the last observation
   const torch::Tensor& samples() const { return samples_; }
@@ -65,6 +67,7 @@ class DeviceIteration {
 
   /// The next iterate: rows combined by each sample's coefficients, or with `step` z plus this
   /// combination, which `step` then holds. Samples that have stopped stay at their best.
+  /// Where the problem has a place for z, it takes that of the present one.
   torch::Tensor next(torch::TensorList rows, const torch::Tensor& coefficients,
                      const std::optional<torch::Tensor>& step = std::nullopt);
 
@@ -93,6 +96,10 @@ class DeviceIteration {
 
  private:
   static constexpr int64_t kHistoryBytes = 64;  // of a sample, at most
+
+  torch::Tensor slab_for_z() {
+    return problem_.place_of_z.defined() ? problem_.place_of_z : pool_.take();
+  }
 
   const Problem& problem_;
   JudgingRules rules_;

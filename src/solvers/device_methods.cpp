@@ -76,7 +76,7 @@ class DeviceAnderson final : public DeviceMethod {
       f_.emplace_back();
       g_.emplace_back();
     }
-    f_[static_cast<size_t>(slot)] = it.f();
+    f_[static_cast<size_t>(slot)] = it.lasting_f();
     g_[static_cast<size_t>(slot)] = it.g();
     ++steps_;
   }

@@ -5,7 +5,8 @@
 
 namespace deq {
 
-/// f(z), contiguous, after a look at its shape and type.
+/// f(z), contiguous, after a look at its shape and type. It holds until the next evaluation at
+/// least.
 inline torch::Tensor evaluate(const Problem& problem, const torch::Tensor& z) {
   auto value = problem.f(z);
   require(value.sizes() == z.sizes(), "f returned a tensor of shape ", value.sizes(),

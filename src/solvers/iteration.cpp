@@ -27,7 +27,8 @@ struct Iteration::Impl {
 
   torch::Tensor evaluate(const torch::Tensor& at) {
     ++report.evaluations;
-    return deq::evaluate(problem, at);
+    auto value = deq::evaluate(problem, at);
+    return problem.overwrites_results ? value.clone() : value;
   }
 
   void observe(torch::TensorList rows, Evaluate kind) {

@@ -1,3 +1,5 @@
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -90,6 +92,14 @@ class RecordedStepCudaTest : public test::GpuTest {
       // Recorded convolutions may be other algorithms, whose rounding differs.
       expect_close(model, differentiate(model, test.precision, pass), evaluated, test.tolerance);
     }
+    torch::cuda::synchronize();
+    const c10::impl::VirtualGuardImpl device(torch::kCUDA);
+    const c10::StreamGuard elsewhere(device.getStreamFromGlobalPool(exact.z.device()));
+    for (int k = 0; k < 3; ++k) {
+      SCOPED_TRACE(c10::str("on another stream, pass ", k));
+      expect_close(model, differentiate(model, test.precision, pass), evaluated, test.tolerance);
+    }
+    torch::cuda::synchronize();
   }
 };
 

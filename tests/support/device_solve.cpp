@@ -38,6 +38,31 @@ void expect_same_traces(const Report& device, const Report& host) {
   }
 }
 
+void expect_same_solution(const Solution& own, const Solution& host) {
+  EXPECT_EQ(own.z.device(), host.z.device());
+  EXPECT_TRUE(own.z.equal(host.z))
+      << "largest difference " << (own.z - host.z).abs().max().item<double>();
+  EXPECT_EQ(own.report.status, host.report.status);
+  EXPECT_EQ(own.report.evaluations, host.report.evaluations);
+  EXPECT_EQ(own.report.restarts, host.report.restarts);
+  EXPECT_EQ(own.report.ridge_raises, host.report.ridge_raises);
+  EXPECT_EQ(own.report.skipped_updates, host.report.skipped_updates);
+  expect_same_samples(own.report, host.report);
+  expect_same_traces(own.report, host.report);
+}
+
+/// The same f on memory of its own, as a recorded one is.
+Problem on_own_memory(const Map& f, const torch::Tensor& like) {
+  const auto z = torch::empty_like(like), value = torch::empty_like(like);
+  return {.f =
+              [f, z, value](const torch::Tensor& at) {
+                if (!at.is_same(z)) z.copy_(at);
+                return value.copy_(f(z));
+              },
+          .place_of_z = z,
+          .overwrites_results = true};
+}
+
 }  // namespace
 
 std::vector<SolverOptions> device_solvers(const Tolerance& tol, int64_t max_evals,
@@ -75,20 +100,20 @@ Solution expect_same_solve(const SolverOptions& options, const Map& f, const tor
   const torch::NoGradGuard no_grad;
   EXPECT_TRUE(can_solve_on_device(options, start.device()));
   // A callback is called by the host.
-  const auto host = Solver(options).solve({.f = f}, start, [](const Progress&) { return true; });
-  SlabPool pool;
-  pool.reset_like(start);
-  auto device = solve_on_device({.f = f}, options, pool, start);
-  EXPECT_EQ(device.z.device(), start.device());
-  EXPECT_TRUE(device.z.equal(host.z))
-      << "largest difference " << (device.z - host.z).abs().max().item<double>();
-  EXPECT_EQ(device.report.status, host.report.status);
-  EXPECT_EQ(device.report.evaluations, host.report.evaluations);
-  EXPECT_EQ(device.report.restarts, host.report.restarts);
-  EXPECT_EQ(device.report.ridge_raises, host.report.ridge_raises);
-  EXPECT_EQ(device.report.skipped_updates, host.report.skipped_updates);
-  expect_same_samples(device.report, host.report);
-  expect_same_traces(device.report, host.report);
+  const auto by_host = [&](const Problem& problem) {
+    return Solver(options).solve(problem, start, [](const Progress&) { return true; });
+  };
+  const auto by_device = [&](const Problem& problem) {
+    SlabPool pool;
+    pool.reset_like(start);
+    return solve_on_device(problem, options, pool, start);
+  };
+  const auto host = by_host({.f = f});
+  EXPECT_EQ(host.z.device(), start.device());
+  auto device = by_device({.f = f});
+  expect_same_solution(device, host);
+  expect_same_solution(by_host(on_own_memory(f, start)), host);
+  expect_same_solution(by_device(on_own_memory(f, start)), host);
   return device;
 }
 

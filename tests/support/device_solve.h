@@ -11,8 +11,9 @@ namespace deq::test {
 std::vector<SolverOptions> device_solvers(const Tolerance& tol, int64_t max_evals,
                                           const Guards& guards = {});
 
-/// Solves with the host's decisions and with the device's, on the device that `start` is on, and
-/// expects the same bits and the same report. Returns the solution.
+/// Solves with the host's decisions and with the device's, on the device that `start` is on, f as
+/// it is and as one on memory of its own, and expects the same bits and the same report. Returns
+/// the solution.
 Solution expect_same_solve(const SolverOptions& options, const Map& f, const torch::Tensor& start);
 
 }  // namespace deq::test

@@ -16,6 +16,11 @@ class JacobianProducts {
 
   /// As Linearization::vjp.
   virtual torch::Tensor vjp(const torch::Tensor& u, bool differentiable) = 0;
+
+  /// uᵀJ, to be read before the next product is made, which may overwrite it.
+  virtual torch::Tensor passing_vjp(const torch::Tensor& u) { return vjp(u, false); }
+  /// Where passing_vjp would copy u to, if anywhere.
+  virtual torch::Tensor place_of_u() const { return {}; }
 };
 
 /// f and its Jacobian J = ∂f/∂z at one point, as a graph: products with J, no J itself.
@@ -31,6 +36,12 @@ struct Linearization {
 
   /// uᵀJ for every sample, u [B, D]. With `differentiable` the result has a graph of its own.
   torch::Tensor vjp(const torch::Tensor& u, bool differentiable = false) const;
+
+  /// As JacobianProducts.
+  torch::Tensor passing_vjp(const torch::Tensor& u) const {
+    return products ? products->passing_vjp(u) : vjp(u);
+  }
+  torch::Tensor place_of_u() const { return products ? products->place_of_u() : torch::Tensor(); }
 };
 
 }  // namespace deq

@@ -12,7 +12,8 @@ namespace deq {
 
 class Method;
 
-/// z → f(z) on a slab [B, D]. A tensor that f returned must not be overwritten by a later call.
+/// z → f(z) on a slab [B, D]. A tensor that f returned must not be overwritten by a later call,
+/// unless the problem says that it will be.
 using Map = std::function<torch::Tensor(const torch::Tensor& z)>;
 
 /// (z, v) → J(z)·v. Only NewtonKrylov asks for it; without it, it takes differences of f.
@@ -33,6 +34,9 @@ using Callback = std::function<bool(const Progress&)>;
 struct Problem {
   Map f;
   JacobianProduct jacobian_product{};
+  /// Where f would copy its argument to: a solve on a GPU keeps its iterate there.
+  torch::Tensor place_of_z{};
+  bool overwrites_results = false;  ///< each evaluation overwrites what the one before it returned
 };
 
 struct Solution {
