@@ -25,12 +25,31 @@ std::string quoted(const std::string& text) {
   return json(text).dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
+std::string list_text(const std::vector<double>& numbers) {
+  std::string text = "[";
+  for (const double number : numbers) {
+    if (text.size() > 1) text += ',';
+    text += std::isfinite(number) ? io::number_text(number) : "null";
+  }
+  return text + ']';
+}
+
 std::optional<std::string> value_text(const MetricValue& value) {
   if (const auto* whole = std::get_if<int64_t>(&value)) return std::to_string(*whole);
   if (const auto* text = std::get_if<std::string>(&value)) return quoted(*text);
+  if (const auto* numbers = std::get_if<std::vector<double>>(&value)) return list_text(*numbers);
   const double number = std::get<double>(value);
   if (!std::isfinite(number)) return std::nullopt;
   return io::number_text(number);
+}
+
+std::optional<MetricValue> parse_list(const json& list) {
+  std::vector<double> numbers;
+  for (const auto& member : list) {
+    if (!member.is_number() && !member.is_null()) return std::nullopt;
+    numbers.push_back(member.is_null() ? std::nan("") : member.get<double>());
+  }
+  return numbers;
 }
 
 std::optional<MetricValue> parse_value(const json& value) {
@@ -38,6 +57,7 @@ std::optional<MetricValue> parse_value(const json& value) {
   const bool fits = !value.is_number_unsigned() || std::in_range<int64_t>(value.get<uint64_t>());
   if (value.is_number_integer() && fits) return value.get<int64_t>();
   if (value.is_number()) return value.get<double>();
+  if (value.is_array()) return parse_list(value);
   return std::nullopt;
 }
 
@@ -110,7 +130,7 @@ std::vector<Line> read_json_lines(const std::filesystem::path& path) {
     const bool complete = end != std::string::npos;
     auto line = parse_line(std::string_view(text).substr(begin, complete ? end - begin : end));
     require(line.has_value() || !complete, path.string(), ":", number,
-            ": not a JSON object of numbers and strings");
+            ": not a JSON object of numbers, strings and lists of numbers");
     if (line) lines.push_back(std::move(*line));
     if (!complete) break;
     begin = end + 1;

@@ -55,7 +55,10 @@ json summary(const std::vector<Line>& lines) {
   json result = json::object();
   for (const auto& line : lines) {
     if (split_of(line) != "valid") continue;
-    for (const auto& [name, value] : line) result[name] = as_json(value);
+    for (const auto& [name, value] : line) {
+      const bool curve = std::holds_alternative<std::vector<double>>(value);
+      if (!curve) result[name] = as_json(value);
+    }
   }
   return result;
 }

@@ -42,11 +42,13 @@ int64_t trained_parameters(const TensorFile& file) {
   return trained > 0 ? trained : all;
 }
 
+/// Without curves, which no table shows.
 ordered_json as_json(const Metrics& metrics) {
   auto object = ordered_json::object();
   for (const auto& [name, value] : metrics) {
     const auto* real = std::get_if<double>(&value);
-    if (real != nullptr && !std::isfinite(*real)) continue;
+    const bool not_finite = real != nullptr && !std::isfinite(*real);
+    if (not_finite || std::holds_alternative<std::vector<double>>(value)) continue;
     std::visit([&object, &key = name](const auto& held) { object[key] = held; }, value);
   }
   return object;

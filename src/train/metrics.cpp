@@ -1,5 +1,6 @@
 #include "deq/train/metrics.h"
 
+#include <cmath>
 #include <limits>
 
 namespace deq {
@@ -31,6 +32,14 @@ std::string text(const Metrics& metrics, const std::string& name) {
 
 void append(Metrics& metrics, const Metrics& more) {
   metrics.insert(metrics.end(), more.begin(), more.end());
+}
+
+std::vector<double> residual_trace(const Report& report) {
+  std::vector<double> trace(static_cast<size_t>(report.evaluations), std::nan(""));
+  for (const auto& point : report.trace) {
+    trace.at(static_cast<size_t>(point.evaluations - 1)) = point.mean_relative;
+  }
+  return trace;
 }
 
 Metrics residual_metrics(const std::vector<Report>& reports) {

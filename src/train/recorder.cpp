@@ -14,7 +14,9 @@ void Recorder::record(const Metrics& line) {
   const std::string split = text(line, "split");
   std::vector<std::pair<std::string, double>> scalars;
   for (const auto& [name, value] : line) {
-    if (name == "step" || std::holds_alternative<std::string>(value)) continue;
+    const bool scalar =
+        std::holds_alternative<int64_t>(value) || std::holds_alternative<double>(value);
+    if (!scalar || name == "step") continue;
     scalars.emplace_back(c10::str(split, "/", name), number(line, name));
   }
   events_.scalars(static_cast<int64_t>(number(line, "step")), scalars);

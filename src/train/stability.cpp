@@ -23,7 +23,9 @@ Metrics stability_metrics(const Equilibrated& equilibrium, int64_t seed) {
   const auto squares = frobenius_squared(at, Hutchinson{.probes = kStabilityProbes},
                                          ProbeKey{.key = random_key(key, kProbes)});
   const auto rho = spectral_radius(at, kSpectrumOptions, random_stream(key, kSpectrum));
-  return {{"jacobian_norm", squares.sqrt().mean().item<double>()}, {"rho", rho.mean()}};
+  return {{"jacobian_norm", squares.sqrt().mean().item<double>()},
+          {"rho", rho.mean()},
+          {"residual_trace", residual_trace(equilibrium.report)}};
 }
 
 }  // namespace deq

@@ -82,12 +82,14 @@ Metrics SyntheticTask::stability(const EquilibriumPlan& how) {
   const auto x = valid_.x.to(torch::kCPU, torch::kDouble);
   const Solver exact(Broyden{.tol = {.rtol = 1e-10}, .max_evals = kReachBudget});
   const auto slope = dense_jacobian(precise->forward({x}, exact).linearization()).abs().mean();
-  const auto at = precise->forward({x}, how).linearization();
+  const auto equilibrium = precise->forward({x}, how);
+  const auto at = equilibrium.linearization();
   const auto rho =
       spectral_radius(at, {}, random_stream(static_cast<uint64_t>(config_.seed), kSpectrum));
   return {{"slope", slope.item<double>()},
           {"jacobian_norm", torch::linalg_matrix_norm(dense_jacobian(at)).mean().item<double>()},
-          {"rho", rho.mean()}};
+          {"rho", rho.mean()},
+          {"residual_trace", residual_trace(equilibrium.report)}};
 }
 
 Metrics SyntheticTask::closing() {

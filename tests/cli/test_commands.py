@@ -126,14 +126,21 @@ class Bench(ProgramTest):
         numbers = json.loads((self.folder / "numbers.json").read_text())
         # The published count of this model's layer is 68.6 million multiplications an image.
         self.assertAlmostEqual(numbers["flops_of_f"] / (2 * 2 * 68.6e6), 1, delta=0.005)
+        # A convolution alone reads and writes 24 channels of 2 images.
+        self.assertGreater(numbers["bytes_of_f"], 2 * 2 * 24 * 32 * 32 * 4)
+        self.assertAlmostEqual(numbers["bytes_per_s"] * 1e-3 * numbers["evaluation_ms"] / numbers["bytes_of_f"], 1)
         self.assertGreater(numbers["inference_ms"], 0)
         self.assertAlmostEqual(numbers["term_ratio"], numbers["step_with_term_ms"] / numbers["step_ms"])
         self.assertIn("traceEvents", json.loads((self.folder / "trace.json").read_text()))
 
     def test_solvers(self):
-        text = self.deq("bench", "solvers", "--batch", "2", "--dim", "100", "--repeats", "1").stdout
+        text = self.deq("bench", "solvers", "--batch", "2", "--dim", "100", "--repeats", "1", "--json", "numbers.json").stdout
+        numbers = json.loads((self.folder / "numbers.json").read_text())
         for name in ("picard", "anderson", "broyden"):
             self.assertIn(name, text)
+        # At the least f reads z and x and writes, and g = f − z and the next iterate are made.
+        self.assertGreaterEqual(numbers["picard"]["evaluation_bytes"], 8 * 2 * 100 * 4)
+        self.assertGreater(numbers["broyden"]["evaluation_bytes"], numbers["picard"]["evaluation_bytes"])
 
 
 class Doctor(ProgramTest):

@@ -82,8 +82,8 @@ class Synthetic(PageTest):
         dom = self.drawn("page.html")
         # Two surfaces, two runs × three slices, the fit, the costs, two slopes and the curves.
         self.assertGreaterEqual(dom.count('class="main-svg"'), 15)
-        self.assertEqual(self.sections(dom), ["summary", "surfaces", "slices", "fit", "evaluations", "figure4", "training",
-                                              "configuration", "environment"])
+        self.assertEqual(self.sections(dom), ["summary", "surfaces", "slices", "fit", "evaluations", "figure4", "traces",
+                                              "training", "configuration", "environment"])
         self.assert_fits_a_phone("page.html")
         self.assert_prints("page.html")
 
@@ -96,8 +96,9 @@ class Vision(PageTest, VisionTest):
         self.train_squares("without", *budgets, "--set", "jacobian.gamma=0")
         self.deq("report", "with", "without", "--out", "page.html")
         dom = self.drawn("page.html")
-        self.assertEqual(self.sections(dom), ["summary", "sweep", "training", "configuration", "environment"])
+        self.assertEqual(self.sections(dom), ["summary", "sweep", "traces", "training", "configuration", "environment"])
         self.assertIn("Accuracy, %</th>", dom)
+        self.assertIn("<strong>The last validation of each</strong>", dom)
         for title in ("Validation accuracy, %", "Share stopped by the budget", "Forward residual, median",
                       "Spectral radius ρ, validation", "Peak memory, MiB"):
             self.assertIn(f"<strong>{title}</strong>", dom)
@@ -112,7 +113,7 @@ class Language(PageTest, LanguageTest):
         self.train_rule("run", "--set", "train.eval_budgets=[2]")
         self.assertTrue((self.folder / "run/report.html").exists())
         dom = self.drawn("run/report.html")
-        self.assertEqual(self.sections(dom), ["summary", "sweep", "training", "configuration", "environment"])
+        self.assertEqual(self.sections(dom), ["summary", "sweep", "traces", "training", "configuration", "environment"])
         self.assertIn("Perplexity</th>", dom)
         self.assertIn("<strong>Validation perplexity</strong>", dom)
         shutil.copy(self.folder / "run/report.html", self.folder / "page.html")

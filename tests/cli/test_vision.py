@@ -90,6 +90,10 @@ class Learning(VisionTest):
         self.assertEqual(len({len(line) for line in table}), 1, table)
         lines = [json.loads(line) for line in (self.folder / "run/metrics.jsonl").read_text().splitlines()]
         self.assertTrue(any("penalty" in line for line in lines))
+        trace = lines[-1]["residual_trace"]
+        self.assertIn(len(trace), range(2, 13))
+        self.assertLess(trace[-1], trace[0])
+        self.assertEqual(evaluated["residual_trace"], trace)
 
     def test_explicit_networks_train_on_the_same_data(self):
         for name in ("resnet", "densenet"):

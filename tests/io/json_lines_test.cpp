@@ -45,11 +45,25 @@ TEST(JsonLines, ReadsBackTheSameValues) {
                                                    {"huge", 1.7976931348623157e308},
                                                    {"third", 1.0 / 3.0},
                                                    {"even", 1e22},
+                                                   {"curve", std::vector{0.5, 1e-9, 2.0}},
+                                                   {"no curve", std::vector<double>{}},
                                                    {"text", "ρ"}};
   JsonLines(folder / "m").append({line.begin(), line.end()});
   const auto read = read_json_lines(folder / "m");
   ASSERT_EQ(read.size(), 1U);
   EXPECT_EQ(read[0], line);
+}
+
+TEST(JsonLines, AListKeepsThePlacesOfWhatWasNotMeasured) {
+  const TemporaryFolder folder;
+  JsonLines(folder / "m").append({{"curve", std::vector{1.5, std::nan(""), kInfinity, 2.0}}});
+  EXPECT_EQ(read_file(folder / "m"), "{\"curve\":[1.5,null,null,2.0]}\n");
+  const auto read = read_json_lines(folder / "m");
+  ASSERT_EQ(read.size(), 1U);
+  const auto& curve = std::get<std::vector<double>>(read[0].at("curve"));
+  ASSERT_EQ(curve.size(), 4U);
+  EXPECT_TRUE(std::isnan(curve[1]) && std::isnan(curve[2]));
+  EXPECT_EQ(curve[3], 2.0);
 }
 
 TEST(JsonLines, GoesOnBehindWhatIsThere) {
@@ -87,10 +101,12 @@ TEST(JsonLines, AFullDiskTearsNoLine) {
 
 TEST(JsonLines, NamesABrokenLine) {
   const TemporaryFolder folder;
-  for (const std::string broken : {"{\"a\":", "[1]", "{\"a\":null}", "{\"a\":{}}", ""}) {
+  for (const std::string broken :
+       {"{\"a\":", "[1]", "{\"a\":null}", "{\"a\":{}}", "{\"a\":[1,\"b\"]}", ""}) {
     write_file_atomically(folder / "m", "{}\n" + broken + "\n{}\n");
-    EXPECT_EQ(message_of<Error>([&] { read_json_lines(folder / "m"); }),
-              (folder / "m").string() + ":2: not a JSON object of numbers and strings");
+    EXPECT_EQ(
+        message_of<Error>([&] { read_json_lines(folder / "m"); }),
+        (folder / "m").string() + ":2: not a JSON object of numbers, strings and lists of numbers");
   }
 }
 

@@ -40,9 +40,7 @@ void run(bool json) {
     return;
   }
   for (const auto& [name, value] : facts) {
-    std::visit(
-        [&key = name](const auto& held) { std::cout << fmt::format("{:16} {}\n", key, held); },
-        value);
+    std::cout << fmt::format("{:16} {}\n", name, as_text(value));
   }
   std::cout << (load_cuda().available ? "Everything is there.\n"
                                       : "Everything for the CPU is there.\n");

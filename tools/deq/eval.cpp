@@ -73,7 +73,7 @@ void run(const Arguments& arguments) {
   append(metrics, run.task->closing());
   if (arguments.json) return print_json(metrics, run);
   for (const auto& [name, value] : metrics) {
-    std::cout << fmt::format("{:24} {:.6g}\n", name, number(metrics, name));
+    std::cout << fmt::format("{:24} {}\n", name, as_text(value));
   }
 }
 

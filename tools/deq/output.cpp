@@ -1,6 +1,7 @@
 #include "output.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -18,6 +19,13 @@ std::string to_json(const Metrics& metrics) {
     std::visit([&object, &key = name](const auto& held) { object[key] = held; }, value);
   }
   return object.dump();
+}
+
+std::string as_text(const MetricValue& value) {
+  if (const auto* real = std::get_if<double>(&value)) return fmt::format("{:.6g}", *real);
+  if (const auto* whole = std::get_if<int64_t>(&value)) return fmt::format("{}", *whole);
+  if (const auto* text = std::get_if<std::string>(&value)) return *text;
+  return fmt::format("{:.3g}", fmt::join(std::get<std::vector<double>>(value), " "));
 }
 
 std::filesystem::path free_run_folder(const std::string& name) {

@@ -10,6 +10,9 @@ namespace deq::cli {
 /// One JSON object on one line; what is not finite is left out.
 std::string to_json(const Metrics& metrics);
 
+/// For people to read.
+std::string as_text(const MetricValue& value);
+
 /// "runs/NAME", or "runs/NAME-2", "runs/NAME-3", … where that exists.
 std::filesystem::path free_run_folder(const std::string& name);
 

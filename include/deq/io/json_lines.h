@@ -10,7 +10,8 @@
 
 namespace deq {
 
-using MetricValue = std::variant<int64_t, double, std::string>;
+/// A list is a curve, such as the residuals of one solve.
+using MetricValue = std::variant<int64_t, double, std::string, std::vector<double>>;
 
 /// An append-only file of one JSON object a line, such as a run's metrics.jsonl. A line reaches the
 /// file with one write, so that a reader meets whole lines and a killed process tears at most the
@@ -23,7 +24,8 @@ class JsonLines {
   JsonLines(const JsonLines&) = delete;
   JsonLines& operator=(const JsonLines&) = delete;
 
-  /// In the given order. NaN and infinities are left out: they were not measured.
+  /// In the given order. NaN and infinities are left out: they were not measured. In a list they
+  /// are null, and read back as NaN.
   void append(const std::vector<std::pair<std::string, MetricValue>>& values);
 
  private:

@@ -21,6 +21,10 @@ std::string text(const Metrics& metrics, const std::string& name);
 /// Adds `more` at the end.
 void append(Metrics& metrics, const Metrics& more);
 
+/// The relative residuals of a solve, one after each evaluation: the mean over the samples that it
+/// had not stopped yet.
+std::vector<double> residual_trace(const Report& report);
+
 /// `residual` and its quantiles, of these solves' samples together.
 Metrics residual_metrics(const std::vector<Report>& reports);
 

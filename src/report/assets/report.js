@@ -332,6 +332,30 @@ function sweepSection(runs) {
   show('sweep', grid('20rem', figures), legend(group, runs));
 }
 
+/** How the solves of validation went, evaluation by evaluation. */
+function tracesSection(runs) {
+  const most = 8; // curves a run
+  const solves = (run) => {
+    const { step, residual_trace: curves } = run.metrics?.valid ?? {};
+    const all = list(curves).map((y, k) => ({ y, step: step?.[k] })).filter(({ y }) => hasData(y));
+    const every = Math.max(1, Math.ceil(all.length / most));
+    return all.filter((_, k) => (all.length - 1 - k) % every === 0); // the last one is always there
+  };
+  const shown = runs.map((run) => ({ run, curves: solves(run) })).filter(({ curves }) => curves.length);
+  if (!shown.length) return;
+  const group = newGroup();
+  const scale = logScale(shown.flatMap(({ curves }) => curves.map((c) => c.y)));
+  const line = (run, { y, step }, opacity) => trace(run.key, y.map((_, k) => k + 1), y.map((v) => (v > 0 ? v : null)),
+    { color: css(run.colour), width: 2, dash: run.dash }, { mode: 'lines+markers', marker: { size: 5, color: css(run.colour) }, opacity,
+      connectgaps: true, hovertemplate: `${run.label}, step ${step}: %{y:.3g} after %{x}<extra></extra>` });
+  const panel = (title, build) => plot(group, figure(title), { build, label: `${title}: residual against evaluations`,
+    layout: () => ({ xaxis: axis(AXES.budget), yaxis: axis('', scale) }) });
+  const own = shown.map(({ run, curves }) => panel(run.label,
+    () => curves.map((c, k) => line(run, c, (k + 1) / curves.length))));
+  const last = () => shown.map(({ run, curves }) => line(run, curves.at(-1), 1));
+  show('traces', grid('20rem', shown.length > 1 ? [panel('The last validation of each', last), ...own] : own), legend(group, runs));
+}
+
 // ---------------------------------------------------------------- Figure 5, top: surfaces
 const CENTER = { x: 0, y: 0, z: -0.2 }; // leaves room for the labels below
 const SURFACE = { meta: 'surface', colorscale: 'Viridis',
@@ -553,8 +577,8 @@ try {
   const data = JSON.parse(byId('deq-data').textContent);
   const runs = prepareRuns(list(data.runs));
   reproductionSection(data.extras, runs);
-  [warningsNotice, summarySection, surfaceSection, slicesSection, fitSection, evaluationsSection, sweepSection, trainingSection,
-    configSection].forEach((make) => make(runs));
+  [warningsNotice, summarySection, surfaceSection, slicesSection, fitSection, evaluationsSection, sweepSection, tracesSection,
+    trainingSection, configSection].forEach((make) => make(runs));
   figure4Section(data.figure4);
   environmentSection(data.environment, runs);
   headings(data, runs);
