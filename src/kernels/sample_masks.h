@@ -2,8 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
-// Masks that all rows of a sample share, in place, on a GPU in bfloat16: rows x [B·q, n], masks
-// m [B, 1, n],
+// Masks that all rows of a sample share, in place, on a GPU in bfloat16 or float32: rows x [B·q,
+// n], masks m [B, 1, n],
 //
 //   x ← x ⊙ m,
 //

@@ -15,9 +15,9 @@
 namespace deq::kernels::cuda {
 namespace {
 
-const void* dense(const at::Tensor& tensor) {
-  require(tensor.is_contiguous() && tensor.scalar_type() == at::kBFloat16,
-          "mask_samples_: needs dense tensors of bfloat16");
+const void* dense(const at::Tensor& tensor, at::ScalarType type) {
+  require(tensor.is_contiguous() && tensor.scalar_type() == type,
+          "mask_samples_: needs dense tensors of one type");
   return tensor.const_data_ptr();
 }
 
@@ -29,9 +29,13 @@ void mask_samples_op(const at::Tensor& rows, const at::Tensor& masks,
   require(shape.numbers % 8 == 0 && masks.numel() == shape.samples * shape.numbers,
           "mask_samples_: rows ", rows.sizes(), " and masks ", masks.sizes(),
           ", must agree in a last size that is a multiple of 8");
-  dense(rows);
-  mask_samples(shape, rows.mutable_data_ptr(), dense(masks), positive ? dense(*positive) : nullptr,
-               c10::cuda::getCurrentCUDAStream());
+  const auto type = rows.scalar_type();
+  require(type == at::kBFloat16 || type == at::kFloat,
+          "mask_samples_: needs bfloat16 or float32, not ", type);
+  dense(rows, type);
+  mask_samples(type == at::kFloat ? Number::Float32 : Number::BFloat16, shape,
+               rows.mutable_data_ptr(), dense(masks, type),
+               positive ? dense(*positive, type) : nullptr, c10::cuda::getCurrentCUDAStream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 

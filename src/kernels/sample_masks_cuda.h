@@ -4,7 +4,9 @@
 
 #include <cstdint>
 
-// The CUDA side of sample_masks.h, in bfloat16.
+#include "kernels/images_cuda.h"
+
+// The CUDA side of sample_masks.h.
 
 namespace deq::kernels::cuda {
 
@@ -13,8 +15,9 @@ struct MaskedRows {
   int64_t samples, rows, numbers;
 };
 
-/// All dense and aligned to 16 bytes; no `positive` is a null pointer.
-void mask_samples(const MaskedRows& shape, void* rows, const void* masks, const void* positive,
-                  cudaStream_t stream);
+/// All dense, aligned to 16 bytes, and of one type, BFloat16 or Float32; no `positive` is a null
+/// pointer.
+void mask_samples(Number type, const MaskedRows& shape, void* rows, const void* masks,
+                  const void* positive, cudaStream_t stream);
 
 }  // namespace deq::kernels::cuda

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "core/autocast.h"
+#include "core/side_by_side.h"
 #include "models/mdeq_block.h"
 #include "models/mdeq_fusion.h"
 #include "models/mdeq_layers.h"
@@ -76,22 +77,19 @@ State MdeqCellImpl::step(const State& z, const Context& context) {
   MdeqPrepared prepared(context);
   torch::Tensor injection = prepared.next();  // for the very first block alone
   const auto type = injection.scalar_type();
-  State blocks_out;
-  blocks_out.reserve(z.size());
-  for (size_t i = 0; i < branches_.size(); ++i) {
+  State blocks_out(z.size()), fused(z.size());
+  side_by_side(injection.device(), branches_.size(), [&](size_t i) {
     auto y = in_type(z[i], type);
     for (const auto& block : branches_[i]) {
       y = block->step(y, injection, prepared);
       injection.reset();
     }
-    blocks_out.push_back(y);
-  }
+    blocks_out[i] = y;
+  });
   if (fusions_.size() == 1) return blocks_out;
-  State fused;
-  fused.reserve(z.size());
-  for (const auto& fusion : fusions_) {
-    fused.push_back(fusion->step(blocks_out, prepared, z[0].scalar_type()));
-  }
+  side_by_side(z[0].device(), fusions_.size(), [&](size_t i) {
+    fused[i] = fusions_[i]->step(blocks_out, prepared, z[0].scalar_type());
+  });
   return fused;
 }
 

@@ -4,6 +4,7 @@
 #include <torch/autograd.h>
 
 #include "core/autocast.h"
+#include "core/side_by_side.h"
 
 namespace deq {
 namespace {
@@ -33,6 +34,7 @@ std::unique_ptr<DeviceGraph> GraphWork::record_forward(const std::function<void(
   const NoRememberedCasts fresh_casts;
   return recorder_->record([this, work] {
     const GradAccumulators::Scope own(accumulators_);
+    const RecordingScope recording;
     work();
   });
 }

@@ -6,7 +6,8 @@
 
 namespace deq::kernels::tensor_cores {
 bool feed_forward_serves(const at::Tensor& x, const FeedForwardWeights& weights) {
-  return x.is_cuda() && weights.inner.scalar_type() == at::kBFloat16 &&
+  const auto type = weights.inner.scalar_type();
+  return x.is_cuda() && (type == at::kBFloat16 || type == at::kFloat) &&
          weights.inner.size(1) % 8 == 0;
 }
 
