@@ -4,6 +4,7 @@
 #include <torch/library.h>
 #include <torch/types.h>
 
+#include "deq/core/error.h"
 #include "kernels/group_norm_plan.h"
 #include "kernels/images.h"
 #include "kernels/operators.h"
@@ -22,7 +23,8 @@ GroupNormOutputs call_forward(const at::Tensor& x, const OptionalTensor& weight,
   const at::AutoDispatchBelowAutograd below_autograd;
   static const auto op = find_operator<decltype(cpu::group_norm)>("deq::group_norm");
   return op.call(dense_pixels(x), weight, bias, dense_or_none(addend.value_or(at::Tensor())),
-                 options.groups, options.eps, options.relu, options.type);
+                 options.groups, options.eps, options.relu, options.type,
+                 as_optional(options.place));
 }
 
 using Point = reference::GroupNormPoint;
@@ -162,7 +164,7 @@ struct GroupNorm : torch::autograd::Function<GroupNorm> {
 TORCH_LIBRARY_FRAGMENT(deq, library) {
   library.def(
       "group_norm(Tensor x, Tensor? weight, Tensor? bias, Tensor? addend, int groups, float eps, "
-      "bool relu, ScalarType? type) -> (Tensor, Tensor, Tensor)");
+      "bool relu, ScalarType? type, Tensor(a!)? place) -> (Tensor, Tensor, Tensor)");
   library.def(
       "group_norm_backward(Tensor g, Tensor x, Tensor? y, Tensor mean, Tensor rstd, Tensor? "
       "weight, bool affine, bool addend) -> (Tensor, Tensor, Tensor, Tensor)");
@@ -192,12 +194,18 @@ bool group_norm_serves(const at::Tensor& x, const at::Tensor& weight,
 
 at::Tensor group_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                       const at::Tensor& addend, const GroupNormOptions& options) {
+  const auto& place = options.place;
+  require(!place.defined() || !at::GradMode::is_enabled(),
+          "a group norm with a graph has no place to be written into");
   if (!group_norm_serves(x, weight, options)) {
-    return reference::group_norm(x, weight, bias, addend, options);
+    auto y = reference::group_norm(x, weight, bias, addend, options);
+    return place.defined() ? place.copy_(y) : y;
   }
-  return GroupNorm::apply(x, as_optional(weight), as_optional(bias),
-                          as_optional(addend.defined() ? addend.to(x.scalar_type()) : addend),
-                          options);
+  const auto added = as_optional(addend.defined() ? addend.to(x.scalar_type()) : addend);
+  if (place.defined()) {
+    return std::get<0>(call_forward(x, as_optional(weight), as_optional(bias), added, options));
+  }
+  return GroupNorm::apply(x, as_optional(weight), as_optional(bias), added, options);
 }
 
 }  // namespace deq::kernels

@@ -26,6 +26,8 @@ struct GroupNormOptions {
   double eps = 1e-5;
   bool relu = false;
   std::optional<at::ScalarType> type{};  ///< of y; that of x by default
+  at::Tensor
+      place{};  ///< images that y is to be written into, without a graph; by default new ones
 };
 
 /// Differentiable as often as wanted. Backward without graph, and the backward of a backward that
@@ -83,7 +85,7 @@ namespace cpu {
 GroupNormOutputs group_norm(const at::Tensor& x, const OptionalTensor& weight,
                             const OptionalTensor& bias, const OptionalTensor& addend,
                             int64_t groups, double eps, bool relu,
-                            std::optional<at::ScalarType> type);
+                            std::optional<at::ScalarType> type, const OptionalTensor& place);
 
 GroupNormGradients group_norm_backward(const at::Tensor& g, const at::Tensor& x,
                                        const OptionalTensor& y, const at::Tensor& mean,

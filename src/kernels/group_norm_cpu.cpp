@@ -196,7 +196,8 @@ namespace cpu {
 GroupNormOutputs group_norm(const at::Tensor& x, const OptionalTensor& weight,
                             const OptionalTensor& bias, const OptionalTensor& addend,
                             int64_t groups, double eps, bool relu,
-                            std::optional<at::ScalarType> /*type: always that of x*/) {
+                            std::optional<at::ScalarType> /*type: always that of x*/,
+                            const OptionalTensor& place) {
   auto y = empty_images(x.sizes(), x.options());
   auto mean = at::empty({x.size(0), groups}, x.options()), rstd = at::empty_like(mean);
   AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "group_norm", [&] {
@@ -204,6 +205,7 @@ GroupNormOutputs group_norm(const at::Tensor& x, const OptionalTensor& weight,
                       addend.value_or(at::Tensor()), {.groups = groups, .eps = eps, .relu = relu},
                       y, mean, rstd);
   });
+  if (place) y = place->copy_(y);
   return {y, mean, rstd};
 }
 

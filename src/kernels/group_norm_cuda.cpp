@@ -28,8 +28,8 @@ GroupNormShape shape_of(const at::Tensor& x, int64_t groups) {
   return {x.size(0), x.size(1), groups, x.size(2) * x.size(3)};
 }
 
-Images images_of(const at::Tensor& x, const GroupNormShape& shape) {
-  return Images(vector_width(shape.channels / shape.groups, x.element_size()));
+int width_of(const at::Tensor& x, const GroupNormShape& shape) {
+  return vector_width(shape.channels / shape.groups, x.element_size());
 }
 
 at::Tensor empty_like(const at::Tensor& x, at::ScalarType type) {
@@ -52,31 +52,31 @@ class Numbers {
   std::vector<at::Tensor> kept_;
 };
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor> group_norm_op(const at::Tensor& x,
-                                                             const OptionalTensor& weight,
-                                                             const OptionalTensor& bias,
-                                                             const OptionalTensor& addend,
-                                                             int64_t groups, double eps, bool relu,
-                                                             std::optional<at::ScalarType> type) {
+std::tuple<at::Tensor, at::Tensor, at::Tensor> group_norm_op(
+    const at::Tensor& x, const OptionalTensor& weight, const OptionalTensor& bias,
+    const OptionalTensor& addend, int64_t groups, double eps, bool relu,
+    std::optional<at::ScalarType> type, const OptionalTensor& place) {
   const c10::cuda::CUDAGuard guard(x.device());
   const auto in = x.scalar_type(), out = type.value_or(in);
   const auto shape = shape_of(x, groups);
-  auto images = images_of(x, shape);
+  Images images(width_of(x, shape));
   Numbers numbers(x);
-  auto y = empty_like(x, out);
+  const bool fits = place && are_ready(*place, out, width_of(x, shape));
+  auto y = fits ? *place : empty_like(x, out);
   auto mean = at::empty({shape.batch, groups}, sums_like(x)), rstd = at::empty_like(mean);
   group_norm({number(in), number(out)}, shape,
              {.x = images.pointer(x, in),
               .addend = images.pointer(addend, in),
               .weight = numbers.pointer(weight),
               .bias = numbers.pointer(bias),
-              .y = y.mutable_data_ptr(),
+              .y = {y.mutable_data_ptr(), y.stride(0)},
               .mean = mean.mutable_data_ptr(),
               .rstd = rstd.mutable_data_ptr(),
               .eps = eps,
               .relu = relu},
              c10::cuda::getCurrentCUDAStream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
+  if (place && !fits) y = place->copy_(y);
   return {y, mean, rstd};
 }
 
@@ -86,7 +86,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> group_norm_backward_o
   const c10::cuda::CUDAGuard guard(x.device());
   const auto in = x.scalar_type(), out = g.scalar_type();
   const auto shape = shape_of(x, mean.size(1));
-  auto images = images_of(x, shape);
+  Images images(width_of(x, shape));
   Numbers numbers(x);
   auto for_x = empty_like(x, in);
   at::Tensor for_addend, sums;
@@ -116,7 +116,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> group_norm_double_backward_op(
   const c10::cuda::CUDAGuard guard(x.device());
   const auto in = x.scalar_type(), out = g.scalar_type();
   const auto shape = shape_of(x, mean.size(1));
-  auto images = images_of(x, shape);
+  Images images(width_of(x, shape));
   Numbers numbers(x);
   auto for_g = empty_like(x, out), for_x = empty_like(x, in);
   at::Tensor sums;

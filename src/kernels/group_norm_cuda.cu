@@ -28,8 +28,8 @@ template <class T, class Y, int V, int N, class F = typename SumOf<T>::Type>
 __global__ void __launch_bounds__(kGroupNormThreads, 2)
     forward_kernel(const T* __restrict__ xs, int64_t x_stride, const T* __restrict__ addends,
                    int64_t addend_stride, const F* __restrict__ weights,
-                   const F* __restrict__ biases, Y* __restrict__ ys, F* __restrict__ means,
-                   F* __restrict__ rstds, Plan plan, double eps, bool relu) {
+                   const F* __restrict__ biases, Y* __restrict__ ys, int64_t y_stride,
+                   F* __restrict__ means, F* __restrict__ rstds, Plan plan, double eps, bool relu) {
   extern __shared__ double shared[];
   __shared__ double moments[2 * kMostBundled];
   const Place place = place_of<V>(plan);
@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(kGroupNormThreads, 2)
 #pragma unroll
   for (int k = 0; k < V; ++k) scale[k] *= rstd;
   const T* const addend = of_sample(addends, addend_stride, place);
-  Y* const y = of_dense_sample(ys, plan, place);
+  Y* const y = ys + place.sample * y_stride + place.channel;
   for_pixels<N>(place, plan, [&](int i, int at) {
     F values[V], added[V] = {};
     load_x(i, at, values);
@@ -110,7 +110,8 @@ void group_norm(const GroupNormTypes& types, const GroupNormShape& shape, const 
         keeps(plan, kKept) ? forward_kernel<T, Y, V, kKept> : forward_kernel<T, Y, V, 0>;
     kernel<<<blocks_of(shape, plan), plan.threads, 2 * sizeof(F) * plan.threads, stream>>>(
         as<T>(a.x.data), a.x.stride, as<T>(a.addend.data), a.addend.stride, as<F>(a.weight),
-        as<F>(a.bias), as<Y>(a.y), as<F>(a.mean), as<F>(a.rstd), plan, a.eps, a.relu);
+        as<F>(a.bias), as<Y>(a.y.data), a.y.stride, as<F>(a.mean), as<F>(a.rstd), plan, a.eps,
+        a.relu);
   });
 }
 

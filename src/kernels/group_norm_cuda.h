@@ -7,8 +7,8 @@
 #include "kernels/images_cuda.h"
 
 // The CUDA side of group_norm.h: raw device pointers and a stream; see images_cuda.h for how images
-// lie. What is written is dense. Statistics, weights and sums are float32, or float64 for float64
-// images. Null pointers are absent tensors.
+// lie. What is written is dense, but for y. Statistics, weights and sums are float32, or float64
+// for float64 images. Null pointers are absent tensors.
 
 namespace deq::kernels::cuda {
 
@@ -24,7 +24,8 @@ struct GroupNormShape {
 struct GroupNormForward {
   ImagePointer x, addend;
   const void *weight, *bias;
-  void *y, *mean, *rstd;
+  ImageTarget y;
+  void *mean, *rstd;
   double eps;
   bool relu;
 };

@@ -15,6 +15,12 @@ struct ImagePointer {
   int64_t stride;
 };
 
+/// Likewise, to be written.
+struct ImageTarget {
+  void* data;
+  int64_t stride;
+};
+
 /// Numbers that a thread reads at once: at most 16 bytes, of which there is a whole number in
 /// `channels`.
 constexpr int vector_width(int64_t channels, int64_t bytes_per_number) {

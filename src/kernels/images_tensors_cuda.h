@@ -25,6 +25,17 @@ inline at::Tensor empty_images(at::IntArrayRef sizes, const at::TensorOptions& o
   return at::empty(sizes, options, at::MemoryFormat::ChannelsLast);
 }
 
+/// Whether kernels can take them as they lie, `width` numbers at once.
+inline bool are_ready(const at::Tensor& images, at::ScalarType type, int width) {
+  const auto bytes = std::min<int64_t>(16, width * images.element_size());
+  const auto address = reinterpret_cast<std::uintptr_t>(images.const_data_ptr());
+  return images.scalar_type() == type && images.stride(1) == 1 &&
+         images.stride(3) == images.size(1) &&
+         images.stride(2) == images.size(3) * images.size(1) &&
+         address % static_cast<std::uintptr_t>(bytes) == 0 &&
+         images.stride(0) * images.element_size() % bytes == 0;
+}
+
 /// Images as kernels take them. Copies, where they are needed, live as long as this.
 class Images {
  public:
@@ -33,21 +44,12 @@ class Images {
 
   ImagePointer pointer(const std::optional<at::Tensor>& image, at::ScalarType type) {
     if (!image || !image->defined()) return {nullptr, 0};
-    if (ready(*image, type)) return {image->const_data_ptr(), image->stride(0)};
+    if (are_ready(*image, type, width_)) return {image->const_data_ptr(), image->stride(0)};
     kept_.push_back(empty_images(image->sizes(), image->options().dtype(type)).copy_(*image));
     return {kept_.back().const_data_ptr(), kept_.back().stride(0)};
   }
 
  private:
-  bool ready(const at::Tensor& image, at::ScalarType type) const {
-    const auto bytes = std::min<int64_t>(16, width_ * image.element_size());
-    const auto address = reinterpret_cast<std::uintptr_t>(image.const_data_ptr());
-    return image.scalar_type() == type && image.stride(1) == 1 &&
-           image.stride(3) == image.size(1) && image.stride(2) == image.size(3) * image.size(1) &&
-           address % static_cast<std::uintptr_t>(bytes) == 0 &&
-           image.stride(0) * image.element_size() % bytes == 0;
-  }
-
   int width_;
   std::vector<at::Tensor> kept_;
 };

@@ -4,6 +4,7 @@
 
 #include "core/autocast.h"
 #include "core/side_by_side.h"
+#include "kernels/dense_images.h"
 #include "models/mdeq_block.h"
 #include "models/mdeq_fusion.h"
 #include "models/mdeq_layers.h"
@@ -16,9 +17,30 @@ torch::ScalarType type_of_f(const torch::Tensor& x) {
   return x.is_cuda() ? compute_type(x) : x.scalar_type();
 }
 
-torch::Tensor in_type(const torch::Tensor& x, torch::ScalarType type) {
-  if (x.scalar_type() == type) return x;
-  return x.to(x.options().dtype(type), /*non_blocking=*/false, /*copy=*/false, kMdeqOrder);
+/// The scales in one slab, which a solver wants: new ones, the finest as large as these images.
+/// `fill` makes the slab.
+template <class Fill>
+State scales_in_a_slab(const std::vector<int64_t>& channels, const torch::Tensor& finest,
+                       const Fill& fill) {
+  const auto height = finest.size(2), width = finest.size(3);
+  std::vector<int64_t> sizes;
+  for (size_t i = 0; i < channels.size(); ++i) {
+    sizes.push_back(channels[i] * (height >> i) * (width >> i));
+  }
+  const auto whole = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+  const torch::Tensor slab = fill({finest.size(0), whole}, finest.options());
+  auto scales = slab.split_with_sizes(sizes, 1);
+  for (size_t i = 0; i < channels.size(); ++i) {
+    scales[i] = scales[i].view({-1, height >> i, width >> i, channels[i]}).permute({0, 3, 1, 2});
+  }
+  return scales;
+}
+
+torch::Tensor zeros(at::IntArrayRef shape, const torch::TensorOptions& options) {
+  return torch::zeros(shape, options);
+}
+torch::Tensor uninitialised(at::IntArrayRef shape, const torch::TensorOptions& options) {
+  return torch::empty(shape, options);
 }
 
 }  // namespace
@@ -47,21 +69,11 @@ State MdeqCellImpl::initial_state(const Inputs& inputs) {
   require(height % smallest == 0 && width % smallest == 0, "mdeq: a finest scale of ", height, "×",
           width, " cannot be halved ", channels_.size() - 1, " times, both must be multiples of ",
           smallest);
-  std::vector<int64_t> sizes;
-  for (size_t i = 0; i < channels_.size(); ++i) {
-    sizes.push_back(channels_[i] * (height >> i) * (width >> i));
-  }
-  // One slab for all of them: a solver wants it in one piece.
-  const auto whole = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
-  auto z = torch::zeros({injection.size(0), whole}, injection.options()).split_with_sizes(sizes, 1);
-  for (size_t i = 0; i < channels_.size(); ++i) {
-    z[i] = z[i].view({-1, height >> i, width >> i, channels_[i]}).permute({0, 3, 1, 2});
-  }
-  return z;
+  return scales_in_a_slab(channels_, injection, zeros);
 }
 
 Context MdeqCellImpl::prepare(const Inputs& inputs) {
-  const auto injection = in_type(inputs.at(0), type_of_f(inputs.at(0)));
+  const auto injection = kernels::dense_images(inputs.at(0), type_of_f(inputs.at(0)));
   Context context{injection};
   for (const auto& blocks : branches_) {
     for (const auto& block : blocks) {
@@ -77,9 +89,9 @@ State MdeqCellImpl::step(const State& z, const Context& context) {
   MdeqPrepared prepared(context);
   torch::Tensor injection = prepared.next();  // for the very first block alone
   const auto type = injection.scalar_type();
-  State blocks_out(z.size()), fused(z.size());
+  State blocks_out(z.size());
   side_by_side(injection.device(), branches_.size(), [&](size_t i) {
-    auto y = in_type(z[i], type);
+    auto y = kernels::dense_images(z[i], type);
     for (const auto& block : branches_[i]) {
       y = block->step(y, injection, prepared);
       injection.reset();
@@ -87,8 +99,10 @@ State MdeqCellImpl::step(const State& z, const Context& context) {
     blocks_out[i] = y;
   });
   if (fusions_.size() == 1) return blocks_out;
+  const bool in_place = z[0].is_cuda() && !torch::GradMode::is_enabled();
+  auto fused = in_place ? scales_in_a_slab(channels_, z[0], uninitialised) : State(z.size());
   side_by_side(z[0].device(), fusions_.size(), [&](size_t i) {
-    fused[i] = fusions_[i]->step(blocks_out, prepared, z[0].scalar_type());
+    fused[i] = fusions_[i]->step(blocks_out, prepared, z[0].scalar_type(), fused[i]);
   });
   return fused;
 }

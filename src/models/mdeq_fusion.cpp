@@ -53,9 +53,10 @@ void MdeqFusion::prepare(Context& context) const {
   post_.conv->prepare(context);
 }
 
-torch::Tensor MdeqFusion::step(const State& x, MdeqPrepared& prepared, torch::ScalarType type) {
+torch::Tensor MdeqFusion::step(const State& x, MdeqPrepared& prepared, torch::ScalarType type,
+                               const torch::Tensor& place) {
   const auto finish = [&](const torch::Tensor& fused) {
-    return normed(post_.norm, post_.conv->step(fused, prepared), {}, /*relu=*/false, type);
+    return normed(post_.norm, post_.conv->step(fused, prepared), {}, /*relu=*/false, type, place);
   };
   // Repeating is linear: what comes from coarser scales is summed on the way up, at the lower
   // resolutions.

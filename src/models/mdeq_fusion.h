@@ -20,8 +20,9 @@ class MdeqFusion {
              const OptionalGenerator& generator);
 
   void prepare(Context& context) const;
-  /// In the type of the state, whatever that of x is.
-  torch::Tensor step(const State& x, MdeqPrepared& prepared, torch::ScalarType type);
+  /// In the type of the state, whatever that of x is, and in its place if there is one.
+  torch::Tensor step(const State& x, MdeqPrepared& prepared, torch::ScalarType type,
+                     const torch::Tensor& place);
 
  private:
   struct NormedConvolution {

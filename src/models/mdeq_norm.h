@@ -6,15 +6,18 @@
 
 namespace deq {
 
-/// GN(x), plus `addend` where there is one; in the type of x where none is named.
+/// GN(x), plus `addend` where there is one; in the type of x where none is named, in new memory
+/// where no place is.
 inline torch::Tensor normed(const torch::nn::GroupNorm& norm, const torch::Tensor& x,
                             const torch::Tensor& addend = {}, bool relu = false,
-                            std::optional<torch::ScalarType> type = {}) {
+                            std::optional<torch::ScalarType> type = {},
+                            const torch::Tensor& place = {}) {
   return kernels::group_norm(x, norm->weight, norm->bias, addend,
                              {.groups = norm->options.num_groups(),
                               .eps = norm->options.eps(),
                               .relu = relu,
-                              .type = type});
+                              .type = type,
+                              .place = place});
 }
 
 /// ReLU(GN(x)), or ReLU(GN(x) + addend).

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "deq/core/error.h"
 #include "gpu_test.h"
 
 // The plugin's group norm and its derivatives, against torch's in float64 on the same device. The
@@ -241,6 +242,21 @@ TEST_F(GroupNormCudaTest, NumbersFarFromZeroKeepTheirVariance) {
     const auto expected = at::group_norm(x.to(at::kDouble), 4);
     EXPECT_LT(distance(y, expected), 1e-3) << type;
   }
+}
+
+TEST_F(GroupNormCudaTest, IsWrittenIntoItsPlace) {
+  const at::NoGradGuard no_grad;
+  for (const auto& shape : {std::vector<int64_t>{3, 16, 5, 7}, {2, 6, 3, 3}}) {
+    const auto x = draw(shape, at::kBFloat16).contiguous(at::MemoryFormat::ChannelsLast);
+    const GroupNormOptions options{.groups = 2, .type = at::kFloat};
+    auto into = options;
+    into.place = draw_part(shape);  // of a slab; the second one at addresses that no vector divides
+    EXPECT_TRUE(group_norm(x, {}, {}, {}, into).is_same(into.place));
+    EXPECT_TRUE(into.place.equal(group_norm(x, {}, {}, {}, options)));
+  }
+  const at::AutoGradMode grad(true);
+  const auto x = draw({2, 4, 3, 3});
+  EXPECT_THROW(group_norm(x, {}, {}, {}, {.groups = 2, .place = at::empty_like(x)}), Error);
 }
 
 TEST_F(GroupNormCudaTest, DependsNotOnTheOtherSamples) {
