@@ -56,7 +56,7 @@ TORCH_LIBRARY_FRAGMENT(deq, library) {
 at::Tensor dense_images(const at::Tensor& x, at::ScalarType type) {
   if (is_done(x, type)) return x;
   if (serves(x, type)) return DenseImages::apply(x, type);
-  return x.to(x.options().dtype(type), /*non_blocking=*/false, /*copy=*/false, kOrder);
+  return x.to(type).contiguous(kOrder);
 }
 
 }  // namespace deq::kernels

@@ -5,8 +5,9 @@ namespace {
 
 using namespace group_norm_blocks;
 
+/// Keeping g and x in registers, as the forward pass does, was no faster.
 template <class T, class Y, int V, class F = typename SumOf<T>::Type>
-__global__ void __launch_bounds__(kGroupNormThreads)
+__global__ void __launch_bounds__(kGroupNormThreads, 2)
     backward_kernel(const Y* __restrict__ gs, int64_t g_stride, const T* __restrict__ xs,
                     int64_t x_stride, const Y* __restrict__ ys, int64_t y_stride,
                     const F* __restrict__ means, const F* __restrict__ rstds,
@@ -22,9 +23,7 @@ __global__ void __launch_bounds__(kGroupNormThreads)
   const F mean = means[place.group], rstd = rstds[place.group];
   F weight[V], own[2][V] = {};  // Σ ∂y, Σ ∂y x̂
   load_or(F(1), weights, place.channel, weight);
-#pragma unroll 4
-  for (int pixel = place.pixel; pixel < plan.pixels; pixel += plan.lanes) {
-    const int64_t at = static_cast<int64_t>(pixel) * plan.channels;
+  for_pixels<0>(place, plan, [&](int, int at) {
     F pulled[V], values[V];
     load_pulled(g, y, at, pulled);
     load(x + at, values);
@@ -33,7 +32,7 @@ __global__ void __launch_bounds__(kGroupNormThreads)
       own[0][k] += pulled[k];
       own[1][k] += pulled[k] * ((values[k] - mean) * rstd);
     }
-  }
+  });
   F sums[2] = {};
 #pragma unroll
   for (int k = 0; k < V; ++k) {
@@ -52,9 +51,7 @@ __global__ void __launch_bounds__(kGroupNormThreads)
 
   T* const for_x = of_dense_sample(for_xs, plan, place);
   T* const for_addend = of_dense_sample(for_addends, plan, place);
-#pragma unroll 4
-  for (int pixel = place.pixel; pixel < plan.pixels; pixel += plan.lanes) {
-    const int64_t at = static_cast<int64_t>(pixel) * plan.channels;
+  for_pixels<0>(place, plan, [&](int, int at) {
     F pulled[V], values[V];
     load_pulled(g, y, at, pulled);
     load(x + at, values);
@@ -65,7 +62,7 @@ __global__ void __launch_bounds__(kGroupNormThreads)
       values[k] = rstd * (weight[k] * pulled[k] - of_a - normal * of_a_normal);
     }
     store(for_x + at, values);
-  }
+  });
 }
 
 }  // namespace

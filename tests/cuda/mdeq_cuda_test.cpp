@@ -1,6 +1,7 @@
 #include <torch/autograd.h>
 
 #include "deq/core/linearization.h"
+#include "deq/core/state_layout.h"
 #include "deq/models/mdeq_cell.h"
 #include "deq/train/precision.h"
 #include "gpu_test.h"
@@ -92,17 +93,21 @@ TEST_F(MdeqCudaTest, EveryPrecisionIsTheCpusWithinIts) {
   }
 }
 
-TEST_F(MdeqCudaTest, TheStateStaysInChannelsLastOrder) {
+TEST_F(MdeqCudaTest, TheStateIsWrittenIntoOneSlabInChannelsLastOrder) {
   MdeqCell cell(cell_options(false), generator_);
   cell->to(torch::kCUDA);
   const auto injection = draw({2, 32, 8, 8});
   const PrecisionScope scope(Precision::BFloat16, torch::kCUDA);
   const torch::NoGradGuard no_grad;
   const auto z = cell->initial_state({injection});
-  for (const auto& scale : cell->step(z, cell->prepare({injection}))) {
+  const auto next = cell->step(z, cell->prepare({injection}));
+  for (const auto& scale : next) {
     EXPECT_EQ(scale.scalar_type(), torch::kFloat32);
-    EXPECT_TRUE(scale.is_contiguous(torch::MemoryFormat::ChannelsLast)) << scale.sizes();
+    const auto sample = scale.narrow(0, 0, 1);
+    EXPECT_TRUE(sample.is_contiguous(torch::MemoryFormat::ChannelsLast)) << scale.sizes();
   }
+  const auto slab = StateLayout::of(z).pack(next);
+  EXPECT_EQ(slab.const_data_ptr(), next[0].const_data_ptr());
 }
 
 }  // namespace
