@@ -45,8 +45,8 @@ FeedForwardGradients feed_forward_backward(const at::Tensor& g, const at::Tensor
                                            const at::Tensor& mask, bool with_weights);
 }  // namespace cpu
 
-/// The same on a GPU in bfloat16 or float32: the ReLU is part of the first product, and what follows it
-/// happens in place.
+/// The same on a GPU in bfloat16 or float32: the ReLU is part of the first product, and what
+/// follows it happens in place.
 namespace tensor_cores {
 bool feed_forward_serves(const at::Tensor& x, const FeedForwardWeights& weights);
 at::Tensor feed_forward(const at::Tensor& x, const FeedForwardWeights& weights,
