@@ -1,4 +1,4 @@
-# Installs the library, its headers and what find_package(deq) reads.
+# Installs the library, its headers, what find_package(deq) reads, and the configurations.
 include(CMakePackageConfigHelpers)
 
 set(deq_config_dir "${CMAKE_INSTALL_LIBDIR}/cmake/deq")
@@ -7,6 +7,7 @@ if(EXISTS "${PROJECT_SOURCE_DIR}/include")
   install(DIRECTORY include/ DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
           FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
 endif()
+install(DIRECTORY configs DESTINATION "${CMAKE_INSTALL_DATADIR}/deq")
 install(FILES "${PROJECT_BINARY_DIR}/include/deq/version.h"
         DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/deq")
 install(EXPORT deqTargets NAMESPACE deq:: DESTINATION "${deq_config_dir}")

@@ -12,6 +12,15 @@ set(prefix "${WORK_DIR}/prefix")
 if(STEP STREQUAL "install")
   file(REMOVE_RECURSE "${prefix}")
   run("${CMAKE_COMMAND}" --install "${DEQ_BUILD_DIR}" --prefix "${prefix}")
+  # The installed program finds its own recipes, wherever it is called: this one is nowhere else.
+  file(WRITE "${prefix}/share/deq/configs/reproduce/runs-small.toml" "installed")
+  execute_process(COMMAND "${prefix}/bin/deq" reproduce fig5 --dry-run WORKING_DIRECTORY "/"
+                  ERROR_VARIABLE complaint OUTPUT_QUIET)
+  if(NOT complaint MATCHES "${prefix}/share/deq/configs/reproduce/runs-small.toml")
+    message(FATAL_ERROR "the program did not read the installed recipes: ${complaint}")
+  endif()
+  file(COPY "${SOURCE_DIR}/../../configs/reproduce/runs-small.toml"
+       DESTINATION "${prefix}/share/deq/configs/reproduce")
   return()
 endif()
 

@@ -69,12 +69,15 @@ fs::path recipes_folder(const ReproduceArguments& arguments) {
                         ": there is no such folder");
     return arguments.recipes;
   }
-  fs::path here = "configs/reproduce";
+  const fs::path here = "configs/reproduce";
   if (fs::is_directory(here)) return here;
   std::error_code code;
-  for (auto at = fs::read_symlink("/proc/self/exe", code); at != at.root_path();
-       at = at.parent_path()) {
-    if (fs::is_directory(at.parent_path() / here)) return at.parent_path() / here;
+  const auto program = fs::read_symlink("/proc/self/exe", code);
+  for (auto above = program.parent_path(); above != program.root_path();
+       above = above.parent_path()) {
+    for (const auto& folder : {above / here, above / "share/deq" / here}) {  // built, installed
+      if (fs::is_directory(folder)) return folder;
+    }
   }
   throw UsageError(
       "there is no folder configs/reproduce, neither here nor above the program: name "
