@@ -5,6 +5,7 @@
 #include <torch/autograd.h>
 #include <torch/types.h>
 
+#include "deq/core/error.h"
 #include "support/maps.h"
 #include "support/seed.h"
 
@@ -195,6 +196,16 @@ TEST_P(GroupNormTest, NumbersFarFromZeroKeepTheirVariance) {
   const auto for_x = torch::autograd::grad({y}, {x}, {g})[0];
   const auto for_wide = torch::autograd::grad({expected}, {wide}, {g.to(at::kDouble)})[0];
   EXPECT_LT(difference(for_x, for_wide), 1e-3);
+}
+
+TEST_P(GroupNormTest, IsWrittenIntoItsPlace) {
+  const auto x = draw({2, 6, 3, 4});
+  GroupNormOptions options{.groups = 3, .place = torch::empty({2, 100}, x.options())};
+  options.place = options.place.narrow(1, 5, 72).view({2, 3, 4, 6}).permute({0, 3, 1, 2});
+  EXPECT_THROW(own(x, {}, {}, {}, options), Error);  // there would be a graph
+  const torch::NoGradGuard no_grad;
+  EXPECT_TRUE(own(x, {}, {}, {}, options).is_same(options.place));
+  EXPECT_TRUE(options.place.equal(own(x, {}, {}, {}, {.groups = 3})));
 }
 
 TEST_P(GroupNormTest, EveryOrderOfTheImagesServes) {
