@@ -69,7 +69,7 @@ fs::path recipes_folder(const ReproduceArguments& arguments) {
                         ": there is no such folder");
     return arguments.recipes;
   }
-  const fs::path here = "configs/reproduce";
+  fs::path here = "configs/reproduce";
   if (fs::is_directory(here)) return here;
   std::error_code code;
   const auto program = fs::read_symlink("/proc/self/exe", code);
