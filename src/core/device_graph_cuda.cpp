@@ -75,23 +75,22 @@ RecordingStream& recording_stream(c10::DeviceIndex device) {
 class CudaRecorder final : public GraphRecorder {
  public:
   explicit CudaRecorder(const torch::Device& device)
-      : recording_(recording_stream(device.index())),
-        stream_(recording_.stream),
-        pool_(at::cuda::graph_pool_handle()) {}
+      : recording_(recording_stream(device.index())), pool_(at::cuda::graph_pool_handle()) {}
 
   std::unique_ptr<DeviceGraph> record(const std::function<void()>& work) override {
     const std::lock_guard alone(recording_.busy);
-    const auto caller = c10::cuda::getCurrentCUDAStream(stream_.device_index());
-    let_wait(stream_, caller);
+    const auto& stream = recording_.stream;
+    const auto caller = c10::cuda::getCurrentCUDAStream(stream.device_index());
+    let_wait(stream, caller);
     auto graph = std::make_unique<CudaGraph>();
     {
       // Always the same stream: backward runs where forward ran.
-      const c10::cuda::CUDAStreamGuard on_own_stream(stream_);
+      const c10::cuda::CUDAStreamGuard on_own_stream(stream);
       for (int i = 0; i < kWarmUps; ++i) work();
-      stream_.synchronize();
+      stream.synchronize();
       graph->record(work, pool_);
     }
-    let_wait(caller, stream_);
+    let_wait(caller, stream);
     return graph;
   }
 
@@ -99,7 +98,6 @@ class CudaRecorder final : public GraphRecorder {
 
  private:
   RecordingStream& recording_;
-  c10::cuda::CUDAStream stream_;
   c10::MempoolId_t pool_;
 };
 

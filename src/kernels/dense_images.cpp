@@ -4,8 +4,7 @@
 #include <torch/library.h>
 #include <torch/types.h>
 
-#include <cstdint>
-
+#include "kernels/images_tensors_cuda.h"
 #include "kernels/operators.h"
 
 namespace deq::kernels {
@@ -22,10 +21,9 @@ constexpr int64_t kMostSamples = 65535;  // of a grid
 /// What the kernel reads: float32, pixels without gaps, 16 bytes at once.
 bool serves(const at::Tensor& x, at::ScalarType type) {
   const auto numbers = c10::multiply_integers(x.sizes().slice(1));
-  return x.is_cuda() && x.scalar_type() == at::kFloat && x.size(0) <= kMostSamples &&
-         (type == at::kFloat || type == at::kBFloat16) && x.stride(1) == 1 &&
-         x.stride(3) == x.size(1) && x.stride(2) == x.size(3) * x.size(1) && numbers % 8 == 0 &&
-         x.stride(0) % 4 == 0 && reinterpret_cast<std::uintptr_t>(x.const_data_ptr()) % 16 == 0;
+  return x.is_cuda() && x.size(0) <= kMostSamples &&
+         (type == at::kFloat || type == at::kBFloat16) && numbers % 8 == 0 &&
+         cuda::are_ready(x, at::kFloat, /*width=*/4);
 }
 
 at::Tensor call(const at::Tensor& x, at::ScalarType type) {

@@ -3,6 +3,7 @@
 #include <torch/autograd.h>
 
 #include "gpu_test.h"
+#include "kernels/derivatives.h"
 
 namespace deq::kernels {
 namespace {
@@ -18,12 +19,6 @@ const Case kCases[] = {
     {2, 5, 12, 16, 8, false}, {2, 5, 12, 16, 8, true}, {3, 37, 40, 264, 24, true}};
 
 using FeedForwardCudaTest = test::GpuTest;
-
-Tensors leaves(const Tensors& given, at::ScalarType type) {
-  Tensors result;
-  for (const auto& tensor : given) result.push_back(tensor.to(type).detach().requires_grad_());
-  return result;
-}
 
 /// y, its gradients for x and the weights, and the gradients of the square of that for x, as a
 /// penalty takes them. The last of `v` is the cotangent.
@@ -60,8 +55,8 @@ TEST_F(FeedForwardCudaTest, ItAndItsDerivativesAreTheReferencesInFloat64) {
                           draw({c.batch, c.length, c.out}, type)};
       ASSERT_TRUE(
           tensor_cores::feed_forward_serves(given[0], {given[1], given[2], given[3], given[4]}));
-      const auto own = derive(feed_forward, leaves(given, type), mask);
-      const auto expected = derive(reference::feed_forward, leaves(given, at::kDouble),
+      const auto own = derive(feed_forward, test::leaves(given, type), mask);
+      const auto expected = derive(reference::feed_forward, test::leaves(given, at::kDouble),
                                    mask.defined() ? mask.to(at::kDouble) : at::Tensor());
       const double tolerance = type == at::kFloat ? 1e-5 : 0.05;
       for (size_t i = 0; i < expected.size(); ++i) {
