@@ -5,6 +5,7 @@
 #include "core/autocast.h"
 #include "deq/core/error.h"
 #include "nn/recorded_adjoint.h"
+#include "nn/unrolled_steps.h"
 
 namespace deq {
 
@@ -90,6 +91,8 @@ struct EquilibriumImpl::StepRecordings : Recordings<RecordedStep> {
     add(*shape.cell, signature);
     return signature;
   }
+
+  ReplayedSteps unrolled;
 };
 
 EquilibriumImpl::EquilibriumImpl(std::shared_ptr<Cell> cell, const EquilibriumOptions& options)
@@ -100,7 +103,7 @@ EquilibriumImpl::EquilibriumImpl(std::shared_ptr<Cell> cell, const EquilibriumOp
 Equilibrated EquilibriumImpl::forward(const Inputs& inputs, const State& z0,
                                       const EquilibriumPlan& plan) {
   if (const auto* unrolled = std::get_if<Unrolled>(&plan.options_.gradient)) {
-    return unroll(plan, inputs, z0, unrolled->steps);
+    return unroll(plan, inputs, z0, *unrolled);
   }
   return solve(plan, inputs, z0, plan.solver_, {});
 }
@@ -138,6 +141,7 @@ Equilibrated EquilibriumImpl::solve(const EquilibriumPlan& plan, const Inputs& i
   const auto start = layout.pack(z0);
   const bool grad = torch::GradMode::is_enabled();
   const bool implicit = grad && plan.rule_;
+  if (implicit) recordings_->unrolled.forget();  // whoever unrolls does so at first, if at all
   // A pass without gradients gives its recording back at once and is linearised by an evaluation of
   // its own, if ever: what prepare() draws in training would then be drawn anew.
   std::shared_ptr<RecordedStep> recorded;
@@ -187,21 +191,22 @@ void EquilibriumImpl::finish_in_float32(const Solver& solver, const Inputs& inpu
 }
 
 Equilibrated EquilibriumImpl::unroll(const EquilibriumPlan& plan, const Inputs& inputs,
-                                     const State& z0, int64_t steps) {
+                                     const State& z0, const Unrolled& how) {
   const auto layout = StateLayout::of(z0);
   auto result = begin(inputs, layout);
   auto& tape = *result.tape_;
-  const auto& f = tape.f();
-  auto z = layout.pack(z0).detach();
-  for (int64_t k = 0; k < steps; ++k) z = f(z);
-  tape.z_star = z.detach();
+  const auto unrolled = how.replayed && records_graphs(z0[0].device())
+                            ? recordings_->unrolled(cell_, inputs, z0, how.steps)
+                            : unrolled_steps(tape.f(), layout.pack(z0).detach(), how.steps);
+  tape.z_star = unrolled.z.detach();
   // One more evaluation, so that the report speaks of the state returned.
   const Solver measure(with_max_evals(plan.options_.forward, 1));
-  result.report = measure.solve(Problem{.f = f}, tape.z_star).report;
-  result.report.evaluations += steps;
-  for (auto& sample : result.report.samples) sample.evaluations += steps;
-  for (auto& point : result.report.trace) point.evaluations += steps;
-  result.state = layout.unpack(z);
+  const Problem known{.f = [&unrolled](const torch::Tensor&) { return unrolled.f_of_z; }};
+  result.report = measure.solve(known, tape.z_star).report;
+  result.report.evaluations += how.steps;
+  for (auto& sample : result.report.samples) sample.evaluations += how.steps;
+  for (auto& point : result.report.trace) point.evaluations += how.steps;
+  result.state = layout.unpack(unrolled.z);
   return result;
 }
 

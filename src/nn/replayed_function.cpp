@@ -50,8 +50,10 @@ class RecordedFunction {
         work_(like.front().device(), parameters_) {
     const UntouchedBuffers untouched(modules);
     for (const auto& input : like) {
-      inputs_.push_back(own_memory(input));
-      if (differentiable && input.requires_grad()) inputs_.back().requires_grad_();
+      inputs_.push_back(input.defined() ? own_memory(input) : input);
+      if (differentiable && input.defined() && input.requires_grad()) {
+        inputs_.back().requires_grad_();
+      }
     }
     value_graph_ = work_.record_forward([this, function, differentiable] {
       const torch::AutoGradMode on_tape(differentiable);
@@ -65,7 +67,9 @@ class RecordedFunction {
   }
 
   torch::Tensor value(const Tensors& inputs) {
-    for (size_t i = 0; i < inputs.size(); ++i) copy_into(inputs_[i], inputs[i]);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (inputs[i].defined()) copy_into(inputs_[i], inputs[i]);
+    }
     value_graph_->replay();
     return value_.detach().clone();
   }

@@ -10,7 +10,8 @@ namespace deq {
 
 class RecordedFunction;
 
-/// A part of a model that is a function of its inputs and of its modules alone: on a GPU replayed
+/// A part of a model that is a function of its inputs, of which the first is defined, and of its
+/// modules alone: on a GPU replayed
 /// as a graph from the second call with the same shapes on, elsewhere evaluated. Statistics that
 /// modules keep, such as those of a batch norm, are kept once a call either way.
 class ReplayedFunction {

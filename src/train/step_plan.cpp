@@ -48,6 +48,9 @@ StepPlan plan_step(const Recipe& recipe, const GammaController& controller, int6
   plan.probability = jacobian.probability.at(since_pretraining);
   plan.penalised =
       plan.gamma > 0 && uniform(step_key(recipe, Stream::Coin, step)) < plan.probability;
+  if (auto* unrolled = std::get_if<Unrolled>(&plan.how.gradient)) {
+    unrolled->replayed = !plan.penalised;  // the penalty is to have the same dropout masks
+  }
   if (train.random_evals > 0 && !pretraining) {
     const auto delta = variation(step_key(recipe, Stream::Budget, step), train.random_evals);
     const auto budget = max_evals(plan.how.forward) + delta;

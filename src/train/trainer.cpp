@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "deq/core/error.h"
@@ -95,6 +96,7 @@ class Trainer::Loop {
         go_back();
         continue;
       }
+      forget_pretraining();
       control(figures);
       const bool improved = evaluation_due() && evaluate();
       const bool asked = figures[StepFigures::kInterrupted] > 0;
@@ -174,7 +176,9 @@ class Trainer::Loop {
 
   /// Plans differ in their phase and budget only, and keep workspaces worth reusing.
   const EquilibriumPlan& ready(const EquilibriumOptions& how) {
-    const std::pair key(how.gradient.index(), max_evals(how.forward));
+    const auto* unrolled = std::get_if<Unrolled>(&how.gradient);
+    const std::tuple key(how.gradient.index(), max_evals(how.forward),
+                         unrolled != nullptr && unrolled->replayed);
     return ready_.try_emplace(key, how).first->second;
   }
 
@@ -244,6 +248,12 @@ class Trainer::Loop {
     const auto shared = torch::tensor(number, torch::TensorOptions(device_).dtype(torch::kFloat64));
     world_->broadcast(shared);
     return shared.item<double>();
+  }
+
+  /// From its first equilibrium on the peak of memory is that of the equilibria.
+  void forget_pretraining() {
+    const auto unrolled = recipe_.train.pretrain.steps;
+    if (unrolled > 0 && state_.step == unrolled + 1) reset_peak_memory(device_);
   }
 
   bool evaluation_due() const {
@@ -414,7 +424,7 @@ class Trainer::Loop {
 
   TrainingState state_;
   StepPlan plan_;
-  std::map<std::pair<size_t, int64_t>, EquilibriumPlan> ready_;
+  std::map<std::tuple<size_t, int64_t, bool>, EquilibriumPlan> ready_;
   StepWindow window_;
   double gradient_norm_ = 0;
   std::vector<Report> last_reports_;

@@ -41,9 +41,16 @@ double norm_of(const std::vector<torch::Tensor>& tensors) {
   return std::sqrt(squares);
 }
 
-EquilibriumOptions options(int64_t evaluations) {
-  const Anderson solver{.tol = {.rtol = 0}, .max_evals = evaluations};
-  return {.forward = solver, .gradient = Implicit{.solver = solver}};
+/// A pass's gradient.
+enum class Kind { Implicit, Penalised, Unrolled };
+constexpr Kind kKinds[] = {Kind::Implicit, Kind::Penalised, Kind::Unrolled};
+
+EquilibriumPlan plan(Kind kind) {
+  const Anderson solver{.tol = {.rtol = 0}, .max_evals = 6};
+  if (kind == Kind::Unrolled) {
+    return EquilibriumPlan({.forward = solver, .gradient = Unrolled{.steps = 4, .replayed = true}});
+  }
+  return EquilibriumPlan({.forward = solver, .gradient = Implicit{.solver = solver}});
 }
 
 class RecordedStepCudaTest : public test::GpuTest {
@@ -82,11 +89,13 @@ class RecordedStepCudaTest : public test::GpuTest {
   }
 
   /// The first pass of a model is evaluated, the others are replayed.
-  void expect_close_to(const Outcome& exact, torch::nn::Module& model, const Case& test,
+  void expect_close_to(const Outcome& exact, torch::nn::Module& model, const Case& test, Kind kind,
                        const std::function<Pass()>& pass) {
+    // Through several steps in bfloat16 the evaluated gradient itself has no digit left in places.
+    const bool judged = kind != Kind::Unrolled || test.precision != Precision::BFloat16;
     SCOPED_TRACE(c10::str("precision ", static_cast<int>(test.precision)));
     const auto evaluated = differentiate(model, test.precision, pass);
-    expect_close(model, evaluated, exact, test.tolerance);
+    if (judged) expect_close(model, evaluated, exact, test.tolerance);
     for (int k = 0; k < 3; ++k) {
       SCOPED_TRACE(c10::str("replay ", k));
       // Recorded convolutions may be other algorithms, whose rounding differs.
@@ -106,16 +115,15 @@ class RecordedStepCudaTest : public test::GpuTest {
 TEST_F(RecordedStepCudaTest, MultiscaleDeq) {
   const auto images = torch::randn({4, 3, 16, 16}, generator_, test::f64()).cuda();
   const auto labels = torch::tensor({1, 2, 3, 4}).cuda();
-  for (const bool penalised : {false, true}) {
-    SCOPED_TRACE(penalised ? "penalised" : "plain");
+  for (const auto kind : kKinds) {
+    SCOPED_TRACE(c10::str("kind ", static_cast<int>(kind)));
     const auto key = generator_.current_seed();
     const auto pass_of = [&](MdeqClassifier& model, Precision precision) {
       return [&, precision] {
-        auto output =
-            model->forward(images.to(storage_type(precision)), EquilibriumPlan(options(6)));
+        auto output = model->forward(images.to(storage_type(precision)), plan(kind));
         auto loss = torch::nn::functional::cross_entropy(output.logits, labels);
         const auto& equilibrium = output.equilibrium;
-        if (penalised) {
+        if (kind == Kind::Penalised) {
           loss = loss + jacobian_penalty(equilibrium.linearization(), {}, ProbeKey{.key = 3});
         }
         return Pass{
@@ -134,7 +142,7 @@ TEST_F(RecordedStepCudaTest, MultiscaleDeq) {
         differentiate(*precise, Precision::Float64, pass_of(precise, Precision::Float64));
     for (const auto& test : kCases) {
       auto model = make(test.precision);
-      expect_close_to(exact, *model, test, pass_of(model, test.precision));
+      expect_close_to(exact, *model, test, kind, pass_of(model, test.precision));
     }
   }
 }
@@ -152,16 +160,15 @@ TEST_F(RecordedStepCudaTest, DeqTransformer) {
                                  .dropout = 0,
                                  .attention_dropout = 0};
   const auto words = torch::randint(100, {3, 8}, generator_, torch::kInt64).cuda();
-  for (const bool penalised : {false, true}) {
-    SCOPED_TRACE(penalised ? "penalised" : "plain");
+  for (const auto kind : kKinds) {
+    SCOPED_TRACE(c10::str("kind ", static_cast<int>(kind)));
     const auto key = generator_.current_seed();
     const auto pass_of = [&](DeqTransformer& model) {
       return [&] {
-        auto output = model->forward(words.narrow(1, 0, 7), words.narrow(1, 1, 7), {},
-                                     EquilibriumPlan(options(6)));
+        auto output = model->forward(words.narrow(1, 0, 7), words.narrow(1, 1, 7), {}, plan(kind));
         auto loss = output.nll.mean();
         const auto& equilibrium = output.reading.equilibrium;
-        if (penalised) {
+        if (kind == Kind::Penalised) {
           loss = loss + jacobian_penalty(equilibrium.linearization(), {}, ProbeKey{.key = 3});
         }
         return Pass{loss, equilibrium.z().detach()};
@@ -176,7 +183,7 @@ TEST_F(RecordedStepCudaTest, DeqTransformer) {
     const auto exact = differentiate(*precise, Precision::Float64, pass_of(precise));
     for (const auto& test : kCases) {
       auto model = make(test.precision);
-      expect_close_to(exact, *model, test, pass_of(model));
+      expect_close_to(exact, *model, test, kind, pass_of(model));
     }
   }
 }

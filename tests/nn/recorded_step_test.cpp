@@ -77,7 +77,8 @@ TEST_F(RecordedStepTest, GivesTheSameStateAndGradients) {
   for (const GradientOptions& gradient :
        {GradientOptions(Implicit{tight()}), GradientOptions(Truncated{.terms = 3}),
         GradientOptions(JacobianFree{}), GradientOptions(Phantom{.steps = 3}),
-        GradientOptions(Unrolled{.steps = 20})}) {
+        GradientOptions(Unrolled{.steps = 20}),
+        GradientOptions(Unrolled{.steps = 20, .replayed = true})}) {
     for (const int64_t probes : {0, 1, 3}) {
       SCOPED_TRACE(c10::str(name(gradient), ", probes = ", probes));
       auto replaying = layer(gradient);
@@ -101,6 +102,42 @@ TEST_F(RecordedStepTest, RecordsAShapeAtItsSecondPassAndOnce) {
   const auto eq = replaying->forward(problem_.x);
   EXPECT_EQ(recorders_.graphs(), 7);
   EXPECT_EQ(problem_.cell->steps - steps, eq.report.evaluations + 1);
+}
+
+TEST_F(RecordedStepTest, UnrolledStepsAreReplayedUntilTheLayerIsSolved) {
+  auto replaying = layer();
+  const auto unroll = [&] {
+    return replaying->forward(
+        {problem_.x}, EquilibriumPlan({.gradient = Unrolled{.steps = 3, .replayed = true}}));
+  };
+  const auto evaluated = unroll();
+  EXPECT_EQ(recorders_.graphs(), 0);
+  const auto replayed = unroll();
+  EXPECT_EQ(recorders_.graphs(), 2) << "the value and the gradients";
+  EXPECT_TRUE(replayed.z().equal(evaluated.z()));
+  EXPECT_EQ(replayed.report.evaluations, 4);
+  EXPECT_EQ(replayed.report.mean_relative(), evaluated.report.mean_relative());
+  unroll();
+  EXPECT_EQ(recorders_.graphs(), 4) << "another one, while a pass still holds the first";
+  replaying->forward(problem_.x);
+  unroll();
+  EXPECT_EQ(recorders_.graphs(), 4) << "forgotten: the next one is recorded anew";
+  unroll();
+  EXPECT_EQ(recorders_.graphs(), 6);
+}
+
+TEST_F(RecordedStepTest, GradientsAreKeptWhenTheRecordingGoesOn) {
+  auto replaying = layer();
+  const auto gradient_at = [&](const torch::Tensor& x) {
+    problem_.cell->w.mutable_grad().reset();
+    (weights_ * replaying->forward(x).z()).sum().backward();
+    return problem_.cell->w.grad();
+  };
+  gradient_at(problem_.x);
+  const auto first = gradient_at(problem_.x);
+  const auto copy = first.clone();
+  EXPECT_FALSE(gradient_at(problem_.x + 1.0).equal(copy));
+  EXPECT_TRUE(first.equal(copy));
 }
 
 TEST_F(RecordedStepTest, SeesNewWeights) {

@@ -111,6 +111,20 @@ TEST(StepPlan, PretrainingUnrollsWithItsOwnGamma) {
   EXPECT_EQ(plan(recipe, 60).gamma, 2.1);
 }
 
+TEST(StepPlan, UnrolledStepsAreReplayedWhereNoPenaltyNeedsTheirMasks) {
+  Recipe recipe;
+  recipe.train.pretrain = {.steps = 100, .layers = 2, .gamma = 0.03};
+  recipe.jacobian.probability = {.shape = ConstantSchedule{.value = 0.5}};
+  int penalised = 0;
+  for (int64_t step = 0; step < 100; ++step) {
+    const auto how = plan(recipe, step);
+    EXPECT_EQ(std::get<Unrolled>(how.how.gradient).replayed, !how.penalised);
+    penalised += how.penalised ? 1 : 0;
+  }
+  EXPECT_GT(penalised, 0);
+  EXPECT_LT(penalised, 100);
+}
+
 TEST(StepPlan, ThePenaltyEndsAfterAnEpoch) {
   Recipe recipe;
   recipe.jacobian.gamma = {.shape = ConstantSchedule{.value = 1}};

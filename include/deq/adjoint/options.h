@@ -33,7 +33,8 @@ struct Phantom {
 
 /// No solver: `steps` plain steps from z₀, backpropagated through. Exact for what it computes.
 struct Unrolled {
-  int64_t steps = 10;  ///< steps ≥ 1
+  int64_t steps = 10;     ///< steps ≥ 1
+  bool replayed = false;  ///< on a GPU as one graph: faster, and differentiable once only
 };
 
 using GradientOptions = std::variant<Implicit, Truncated, JacobianFree, Phantom, Unrolled>;

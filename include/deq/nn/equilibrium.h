@@ -110,7 +110,7 @@ class EquilibriumImpl : public torch::nn::Module {
   void finish_in_float32(const Solver& solver, const Inputs& inputs, const StateLayout& layout,
                          const Callback& callback, Solution& solution);
   Equilibrated unroll(const EquilibriumPlan& plan, const Inputs& inputs, const State& z0,
-                      int64_t steps);
+                      const Unrolled& how);
 
   std::shared_ptr<Cell> cell_;
   EquilibriumPlan plan_;
