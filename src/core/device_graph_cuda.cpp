@@ -67,7 +67,7 @@ RecordingStream& recording_stream(c10::DeviceIndex device) {
   const auto key = std::pair(caller.device_index(), caller.id());
   auto found = streams.find(key);
   if (found == streams.end()) {
-    found = streams.try_emplace(key, c10::cuda::getStreamFromPool(false, device)).first;
+    found = streams.try_emplace(key, c10::cuda::getStreamFromPool(true, device)).first;
   }
   return found->second;
 }

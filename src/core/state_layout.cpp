@@ -1,5 +1,10 @@
 #include "deq/core/state_layout.h"
 
+#include <torch/autograd.h>
+
+#include <algorithm>
+#include <numeric>
+
 #include "deq/core/error.h"
 
 namespace deq {
@@ -23,6 +28,50 @@ bool lie_in_order(const torch::Tensor& tensor, bool channels_last) {
 
 bool is_channels_last(const torch::Tensor& tensor) {
   return tensor.dim() == 4 && !lie_in_order(tensor, false) && lie_in_order(tensor, true);
+}
+
+/// The slab of which these are the columns, `sizes` of them each, where they are ordered within;
+/// undefined where there is none.
+torch::Tensor slab_around(const std::vector<torch::Tensor>& parts,
+                          const std::vector<int64_t>& sizes) {
+  const auto dim = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+  const auto* place = static_cast<const char*>(parts[0].const_data_ptr());
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const auto& part = parts[i];
+    const bool fits = part.scalar_type() == parts[0].scalar_type() && !part.requires_grad() &&
+                      part.is_alias_of(parts[0]) && part.const_data_ptr() == place &&
+                      (part.size(0) == 1 || part.stride(0) == dim);
+    if (!fits) return {};
+    place += sizes[i] * part.element_size();
+  }
+  return parts[0].as_strided({parts[0].size(0), dim}, {dim, 1});
+}
+
+/// The columns of a slab. Where their gradients are those of a slab, as some kernels write them,
+/// its gradient is that slab; torch's own split would copy it together.
+struct Columns : torch::autograd::Function<Columns> {
+  static torch::autograd::tensor_list forward(torch::autograd::AutogradContext* context,
+                                              const torch::Tensor& slab,
+                                              const std::vector<int64_t>& sizes) {
+    context->saved_data["sizes"] = sizes;
+    return slab.split_with_sizes(sizes, 1);
+  }
+
+  static torch::autograd::tensor_list backward(torch::autograd::AutogradContext* context,
+                                               torch::autograd::tensor_list gradients) {
+    const auto sizes = context->saved_data["sizes"].toIntVector();
+    const bool ordered = std::ranges::all_of(gradients, [](const auto& gradient) {
+      return gradient.size(1) == 1 || gradient.stride(1) == 1;
+    });
+    auto slab = ordered ? slab_around(gradients, sizes) : torch::Tensor();
+    return {slab.defined() ? slab : torch::cat(gradients, 1), torch::Tensor()};
+  }
+};
+
+std::vector<torch::Tensor> columns_of(const torch::Tensor& slab,
+                                      const std::vector<int64_t>& sizes) {
+  const bool on_tape = slab.requires_grad() && torch::GradMode::is_enabled();
+  return slab.is_cuda() && on_tape ? Columns::apply(slab, sizes) : slab.split_with_sizes(sizes, 1);
 }
 
 }  // namespace
@@ -51,17 +100,11 @@ StateLayout StateLayout::of(const State& state) {
 }
 
 torch::Tensor StateLayout::slab_of(const State& state) const {
-  const auto* place = static_cast<const char*>(state[0].const_data_ptr());
   for (size_t i = 0; i < state.size(); ++i) {
-    const auto& part = state[i];
-    const bool fits = part.scalar_type() == type_ && !part.requires_grad() &&
-                      part.is_alias_of(state[0]) && part.const_data_ptr() == place &&
-                      (part.size(0) == 1 || part.stride(0) == dim_) &&
-                      lie_in_order(part, channels_last_[i]);
+    const bool fits = state[i].scalar_type() == type_ && lie_in_order(state[i], channels_last_[i]);
     if (!fits) return {};
-    place += sizes_[i] * part.element_size();
   }
-  return state[0].as_strided({state[0].size(0), dim_}, {dim_, 1});
+  return slab_around(state, sizes_);
 }
 
 torch::Tensor StateLayout::pack(const State& state) const {
@@ -94,7 +137,7 @@ State StateLayout::unpack(const torch::Tensor& slab) const {
           " does not fit a state of ", dim_, " numbers a sample");
   if (shapes_.size() == 1 && shapes_[0].size() == 1) return {slab};
   // One split has one node in every product with J, where slices would each fill a slab.
-  auto state = shapes_.size() == 1 ? State{slab} : slab.split_with_sizes(sizes_, 1);
+  auto state = shapes_.size() == 1 ? State{slab} : columns_of(slab, sizes_);
   for (size_t i = 0; i < shapes_.size(); ++i) {
     std::vector<int64_t> shape{slab.size(0)};
     shape.insert(shape.end(), shapes_[i].begin(), shapes_[i].end());

@@ -4,6 +4,8 @@
 #include <torch/library.h>
 #include <torch/types.h>
 
+#include <algorithm>
+
 #include "kernels/images_tensors_cuda.h"
 #include "kernels/operators.h"
 
@@ -16,12 +18,10 @@ bool is_done(const at::Tensor& x, at::ScalarType type) {
   return x.scalar_type() == type && (!x.is_cuda() || x.is_contiguous(kOrder));
 }
 
-constexpr int64_t kMostSamples = 65535;  // of a grid
-
 /// What the kernel reads: float32, pixels without gaps, 16 bytes at once.
 bool serves(const at::Tensor& x, at::ScalarType type) {
   const auto numbers = c10::multiply_integers(x.sizes().slice(1));
-  return x.is_cuda() && x.size(0) <= kMostSamples &&
+  return x.is_cuda() && x.size(0) <= cuda::kMostSamples &&
          (type == at::kFloat || type == at::kBFloat16) && numbers % 8 == 0 &&
          cuda::are_ready(x, at::kFloat, /*width=*/4);
 }
@@ -45,10 +45,67 @@ struct DenseImages : torch::autograd::Function<DenseImages> {
   }
 };
 
+void call_back(const at::Tensor& dense, const at::Tensor& place) {
+  const at::AutoDispatchBelowAutograd below_autograd;
+  static const auto op =
+      find_operator<void(const at::Tensor&, const at::Tensor&)>("deq::spread_images");
+  op.call(dense, place);
+}
+
+/// The gradients in float32, as parts of one slab in their order.
+std::vector<at::Tensor> spread(const std::vector<at::Tensor>& gradients) {
+  std::vector<int64_t> sizes;
+  int64_t whole = 0;
+  for (const auto& gradient : gradients) {
+    sizes.push_back(c10::multiply_integers(gradient.sizes().slice(1)));
+    whole += sizes.back();
+  }
+  const auto slab =
+      at::empty({gradients[0].size(0), whole}, gradients[0].options().dtype(at::kFloat));
+  auto parts = slab.split_with_sizes(sizes, 1);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const auto& g = gradients[i];
+    parts[i] = parts[i].view({g.size(0), g.size(2), g.size(3), g.size(1)}).permute({0, 3, 1, 2});
+    call_back(g.contiguous(kOrder), parts[i]);
+  }
+  return parts;
+}
+
+struct DenseParts : torch::autograd::Function<DenseParts> {
+  static torch::autograd::tensor_list forward(torch::autograd::AutogradContext* /*context*/,
+                                              at::TensorList parts, at::ScalarType type) {
+    torch::autograd::tensor_list dense;
+    for (const auto& part : parts) dense.push_back(call(part, type));
+    return dense;
+  }
+
+  static torch::autograd::tensor_list backward(torch::autograd::AutogradContext* /*context*/,
+                                               torch::autograd::tensor_list gradients) {
+    if (at::GradMode::is_enabled()) {
+      for (auto& gradient : gradients) gradient = gradient.to(at::kFloat);
+    } else {
+      gradients = spread(gradients);
+    }
+    gradients.emplace_back();  // for `type`
+    return gradients;
+  }
+};
+
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(deq, library) {
   library.def("dense_images(Tensor x, ScalarType type) -> Tensor");
+  library.def("spread_images(Tensor dense, Tensor(a!) place) -> ()");
+}
+
+std::vector<at::Tensor> dense_images(const std::vector<at::Tensor>& parts, at::ScalarType type) {
+  const bool together = std::all_of(parts.begin(), parts.end(), [&](const at::Tensor& part) {
+    return !is_done(part, type) && serves(part, type);
+  });
+  if (together) return DenseParts::apply(at::TensorList(parts), type);
+  std::vector<at::Tensor> dense;
+  for (const auto& part : parts) dense.push_back(dense_images(part, type));
+  return dense;
 }
 
 at::Tensor dense_images(const at::Tensor& x, at::ScalarType type) {

@@ -23,9 +23,18 @@ at::Tensor dense_images_op(const at::Tensor& x, at::ScalarType type) {
   return result;
 }
 
+void spread_images_op(const at::Tensor& dense, const at::Tensor& place) {
+  const c10::cuda::CUDAGuard guard(dense.device());
+  spread_images(dense.const_data_ptr(), number(dense.scalar_type()), dense.size(0),
+                c10::multiply_integers(dense.sizes().slice(1)), place.mutable_data_ptr<float>(),
+                place.stride(0), c10::cuda::getCurrentCUDAStream());
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(deq, CUDA, library) {
+  library.impl("spread_images", &spread_images_op);
   library.impl("dense_images", &dense_images_op);
 }
 

@@ -8,38 +8,45 @@ namespace {
 
 constexpr int kThreads = 256;
 
-/// Numbers of a thread: 16 bytes of the target.
-template <class Y>
-constexpr int kWidth = 16 / sizeof(Y);
+/// Numbers of a thread: 16 bytes of the smaller type.
+template <class X, class Y>
+constexpr int kWidth = 16 / (sizeof(X) < sizeof(Y) ? sizeof(X) : sizeof(Y));
 
-template <class Y>
-__global__ void dense_images_kernel(const float* __restrict__ source, int64_t stride,
-                                    Y* __restrict__ target, int64_t numbers) {
-  const int64_t at = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kWidth<Y>;
+template <class X, class Y>
+__global__ void convert_kernel(const X* __restrict__ source, int64_t source_stride,
+                               Y* __restrict__ target, int64_t target_stride, int64_t numbers) {
+  constexpr int kOwn = kWidth<X, Y>;
+  const int64_t at = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kOwn;
   if (at >= numbers) return;
   const int64_t sample = blockIdx.y;
-  float values[kWidth<Y>];
-  load(source + sample * stride + at, values);
-  store(target + sample * numbers + at, values);
+  float values[kOwn];
+  load(source + sample * source_stride + at, values);
+  store(target + sample * target_stride + at, values);
 }
 
-template <class Y>
-void launch(const ImagePointer& source, int64_t batch, int64_t numbers, void* target,
-            cudaStream_t stream) {
-  const int64_t per_block = kThreads * kWidth<Y>;
+template <class X, class Y>
+void convert(const void* source, int64_t source_stride, void* target, int64_t target_stride,
+             int64_t batch, int64_t numbers, cudaStream_t stream) {
+  if (batch * numbers == 0) return;
+  const int64_t per_block = kThreads * kWidth<X, Y>;
   const dim3 grid(static_cast<unsigned>((numbers + per_block - 1) / per_block),
                   static_cast<unsigned>(batch));
-  dense_images_kernel<<<grid, kThreads, 0, stream>>>(as<float>(source.data), source.stride,
-                                                     as<Y>(target), numbers);
+  convert_kernel<<<grid, kThreads, 0, stream>>>(as<X>(source), source_stride, as<Y>(target),
+                                                target_stride, numbers);
 }
 
 }  // namespace
 
 void dense_images(const ImagePointer& source, int64_t batch, int64_t numbers, Number type,
                   void* target, cudaStream_t stream) {
-  if (batch * numbers == 0) return;
-  const auto run = type == Number::Float32 ? launch<float> : launch<__nv_bfloat16>;
-  run(source, batch, numbers, target, stream);
+  const auto run = type == Number::Float32 ? convert<float, float> : convert<float, __nv_bfloat16>;
+  run(source.data, source.stride, target, numbers, batch, numbers, stream);
+}
+
+void spread_images(const void* source, Number type, int64_t batch, int64_t numbers, float* target,
+                   int64_t stride, cudaStream_t stream) {
+  const auto run = type == Number::Float32 ? convert<float, float> : convert<__nv_bfloat16, float>;
+  run(source, numbers, target, stride, batch, numbers, stream);
 }
 
 }  // namespace deq::kernels::cuda

@@ -11,4 +11,9 @@ namespace deq::kernels::cuda {
 void dense_images(const ImagePointer& source, int64_t batch, int64_t numbers, Number type,
                   void* target, cudaStream_t stream);
 
+/// The way back: samples that lie one after the other, BFloat16 or Float32, as float32 into
+/// `target`, with so many numbers from one sample to the next.
+void spread_images(const void* source, Number type, int64_t batch, int64_t numbers, float* target,
+                   int64_t stride, cudaStream_t stream);
+
 }  // namespace deq::kernels::cuda

@@ -10,8 +10,9 @@
 // one are fewer than the 32 bytes that memory gives at once. Its threads are columns (V
 // neighbouring channels, read as one) × lanes (pixels): a first pass sums, a second one writes. In
 // between the forward pass keeps what it read in registers where a thread has few pixels, so that
-// all its reads are under way at once and there are no others; otherwise, and in the backward
-// passes, which have too much to keep, the second pass reads again, from the second-level cache.
+// all its reads are under way at once and there are no others, and the backward pass in shared
+// memory; otherwise, and in the double backward pass, which has too much to keep, the second pass
+// reads again, from the second-level cache.
 //
 // Bytes a number in bfloat16, with each input counted once: forward 4 (6 with an addend), backward
 // 6 (8 with a ReLU, 10 with the addend's gradient), double backward 10 (12 with a ReLU). There are

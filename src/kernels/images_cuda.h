@@ -7,6 +7,8 @@
 
 namespace deq::kernels::cuda {
 
+constexpr int64_t kMostSamples = 65535;  // in a grid's second dimension
+
 enum class Number { BFloat16, Float32, Float64 };
 
 /// Null where there is none; `stride` is the distance of two samples.

@@ -1,5 +1,6 @@
 #include "models/mdeq_block.h"
 
+#include "kernels/mask_images.h"
 #include "models/mdeq_norm.h"
 
 namespace deq {
@@ -46,8 +47,8 @@ torch::Tensor MdeqBlockImpl::step(const torch::Tensor& x, const torch::Tensor& i
   auto y = conv2_->step(normed_relu(gn1_, conv1_->step(x, prepared)), prepared);
   // In place: a convolution's backward reads its input, not its output.
   const auto& mask = prepared.next();
-  if (mask.defined() && injection.defined()) {
-    y = torch::addcmul(injection, y, mask);
+  if (mask.defined() && (y.is_cuda() || injection.defined())) {
+    y = kernels::mask_images(y, mask, injection);
   } else if (mask.defined()) {
     y.mul_(mask);
   } else if (injection.defined()) {

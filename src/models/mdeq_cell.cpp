@@ -90,8 +90,10 @@ State MdeqCellImpl::step(const State& z, const Context& context) {
   torch::Tensor injection = prepared.next();  // for the very first block alone
   const auto type = injection.scalar_type();
   State blocks_out(z.size());
+  // On a tape all at once: their gradients meet in one slab.
+  const auto x = torch::GradMode::is_enabled() ? kernels::dense_images(z, type) : z;
   side_by_side(injection.device(), branches_.size(), [&](size_t i) {
-    auto y = kernels::dense_images(z[i], type);
+    auto y = kernels::dense_images(x[i], type);
     for (const auto& block : branches_[i]) {
       y = block->step(y, injection, prepared);
       injection.reset();

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "core/side_by_side.h"
+
 namespace deq {
 namespace {
 
@@ -67,10 +69,11 @@ torch::Tensor MdeqHead::forward(const std::vector<torch::Tensor>& scales) {
 }
 
 torch::Tensor MdeqHead::evaluate(const std::vector<torch::Tensor>& scales) {
-  auto y = widen_[0](scales[0]);
-  for (size_t i = 0; i < shrink_.size(); ++i) {
-    y = widen_[i + 1](scales[i + 1]) + shrink_[i]->forward(y);
-  }
+  std::vector<torch::Tensor> wide(scales.size());
+  side_by_side(scales[0].device(), scales.size(),
+               [&](size_t i) { wide[i] = widen_[i](scales[i]); });
+  auto y = wide[0];
+  for (size_t i = 0; i < shrink_.size(); ++i) y = wide[i + 1] + shrink_[i]->forward(y);
   return classifier_(features_->forward(y).mean({2, 3}));
 }
 
