@@ -51,7 +51,7 @@ another.
 constexpr std::string_view kSchedules =
     "In place of a number, `jacobian.gamma` and `jacobian.probability` take a table such as\n"
     "`{ schedule = \"linear\", from = 1.6, to = 2.5, begin = 0, end = 10000 }`. Steps are training "
-    "steps,\nand the values lie in the key's own range.";
+    "steps,\ncounted from the end of the pretraining, and the values lie in the key's own range.";
 
 }  // namespace
 }  // namespace config
