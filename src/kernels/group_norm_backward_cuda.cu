@@ -5,8 +5,16 @@ namespace {
 
 using namespace group_norm_blocks;
 
-/// Bytes of shared memory of a block, at most: two blocks share a multiprocessor.
-constexpr int kMostShared = 110 * 1024;
+/// Bytes of shared memory of a block, at most: where a device has as much, two blocks share a
+/// multiprocessor.
+int64_t most_shared() {
+  constexpr int kTwoBlocks = 110 * 1024;
+  int device = 0, most = 0;
+  cudaGetDevice(&device);
+  cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  most -= kMostBundled * 2 * static_cast<int>(sizeof(double));  // the groups' means
+  return most < kTwoBlocks ? most : kTwoBlocks;
+}
 
 __host__ __device__ int pixels_of_thread(const Plan& plan) {
   return (plan.pixels + plan.lanes - 1) / plan.lanes;
@@ -100,11 +108,11 @@ void group_norm_backward(const GroupNormTypes& types, const GroupNormShape& shap
     const auto plan = plan_of(shape, V, sizeof(T));
     const int numbers = a.sums != nullptr ? 2 * V : 2;
     const int scratch = static_cast<int>(numbers * sizeof(F)) * plan.threads;  // of whole doubles
-    const int kept =
-        pixels_of_thread(plan) * plan.threads * V * static_cast<int>(sizeof(T) + sizeof(Y));
-    const bool keeps = scratch + kept <= kMostShared;
+    const int64_t kept = static_cast<int64_t>(pixels_of_thread(plan)) * plan.threads * V *
+                         static_cast<int64_t>(sizeof(T) + sizeof(Y));
+    const bool keeps = scratch + kept <= most_shared();
     const auto kernel = keeps ? backward_kernel<T, Y, V, true> : backward_kernel<T, Y, V, false>;
-    const int bytes = scratch + (keeps ? kept : 0);
+    const int bytes = scratch + (keeps ? static_cast<int>(kept) : 0);
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     kernel<<<blocks_of(shape, plan), plan.threads, bytes, stream>>>(
         as<Y>(a.g.data), a.g.stride, as<T>(a.x.data), a.x.stride, as<Y>(a.y.data), a.y.stride,
