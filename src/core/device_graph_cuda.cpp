@@ -67,7 +67,9 @@ RecordingStream& recording_stream(c10::DeviceIndex device) {
   const auto key = std::pair(caller.device_index(), caller.id());
   auto found = streams.find(key);
   if (found == streams.end()) {
-    found = streams.try_emplace(key, c10::cuda::getStreamFromPool(true, device)).first;
+    // What runs beside it (side_by_side.h) comes second: the first part is the longest.
+    const auto stream = c10::cuda::getStreamFromPool(/*isHighPriority=*/true, device);
+    found = streams.try_emplace(key, stream).first;
   }
   return found->second;
 }

@@ -45,7 +45,7 @@ struct DenseImages : torch::autograd::Function<DenseImages> {
   }
 };
 
-void call_back(const at::Tensor& dense, const at::Tensor& place) {
+void call_spread(const at::Tensor& dense, const at::Tensor& place) {
   const at::AutoDispatchBelowAutograd below_autograd;
   static const auto op =
       find_operator<void(const at::Tensor&, const at::Tensor&)>("deq::spread_images");
@@ -66,7 +66,7 @@ std::vector<at::Tensor> spread(const std::vector<at::Tensor>& gradients) {
   for (size_t i = 0; i < parts.size(); ++i) {
     const auto& g = gradients[i];
     parts[i] = parts[i].view({g.size(0), g.size(2), g.size(3), g.size(1)}).permute({0, 3, 1, 2});
-    call_back(g.contiguous(kOrder), parts[i]);
+    call_spread(g.contiguous(kOrder), parts[i]);
   }
   return parts;
 }
