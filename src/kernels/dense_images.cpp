@@ -103,8 +103,8 @@ std::vector<at::Tensor> dense_images(const std::vector<at::Tensor>& parts, at::S
     return !is_done(part, type) && serves(part, type);
   });
   if (together) return DenseParts::apply(at::TensorList(parts), type);
-  std::vector<at::Tensor> dense;
-  for (const auto& part : parts) dense.push_back(dense_images(part, type));
+  auto dense = parts;
+  for (auto& part : dense) part = dense_images(part, type);
   return dense;
 }
 
