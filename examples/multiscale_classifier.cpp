@@ -6,10 +6,10 @@
 //
 // Expected output (numbers to 10%):
 //
-//   1 evaluations: accuracy 33%
-//   2 evaluations: accuracy 99%
-//   3 evaluations: accuracy 100%
-//   6 evaluations: accuracy 100%
+//   budget 1: accuracy 33%
+//   budget 2: accuracy 96%
+//   budget 3: accuracy 99%
+//   budget 6: accuracy 100%
 
 #include <deq/deq.h>
 #include <torch/torch.h>
@@ -68,6 +68,6 @@ int main() {
     const deq::EquilibriumOptions how{.forward = deq::Anderson{.max_evals = budget}};
     const auto output = model->forward(unseen.pixels, how);
     const auto right = output.logits.argmax(1).eq(unseen.labels).to(torch::kDouble).mean();
-    std::printf("%d evaluations: accuracy %.0f%%\n", budget, 100 * right.item<double>());
+    std::printf("budget %d: accuracy %.0f%%\n", budget, 100 * right.item<double>());
   }
 }

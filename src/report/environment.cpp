@@ -2,12 +2,19 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
+#include <torch/cuda.h>
 #include <torch/version.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <thread>
 
+#include "deq/core/cuda.h"
+#include "deq/distributed/place.h"
 #include "deq/io/atomic_file.h"
 #include "deq/version.h"
+#include "report/machine.h"
+#include "report/utc_time.h"
 
 namespace deq {
 namespace {
@@ -18,19 +25,39 @@ std::filesystem::path environment_file(const std::filesystem::path& run) {
   return run / "environment.json";
 }
 
+/// What a training with this device uses: of several processes each takes a GPU of its own.
+Environment gpu_environment(const std::string& device) {
+  if (!device.starts_with("cuda") || !load_cuda().available) return {};
+  const bool named = device.size() > std::string("cuda:").size();
+  const int first = named ? usable_device(device).index() : 0;
+  const auto there = static_cast<int64_t>(torch::cuda::device_count());
+  const auto used = named ? 1 : std::min(place_from_environment().size, there);
+  return {{"GPU", gpu_names(first, static_cast<int>(used))},
+          {"CUDA runtime", cuda_runtime_version()}};
+}
+
 }  // namespace
 
 Environment this_environment() {
-  return {{"libdeq", version()},
-          {"libtorch", TORCH_VERSION},
-          {"CPU capability", at::get_cpu_capability()},
-          {"threads", std::to_string(at::get_num_threads())}};
+  Environment environment{{"libdeq", version()},
+                          {"libtorch", TORCH_VERSION},
+                          {"CPU", cpu_model()},
+                          {"CPU capability", at::get_cpu_capability()},
+                          {"cores", std::to_string(std::thread::hardware_concurrency())},
+                          {"threads", std::to_string(at::get_num_threads())},
+                          {"system", operating_system()}};
+  std::erase_if(environment, [](const auto& entry) { return entry.second.empty(); });
+  return environment;
 }
 
 void record_environment(const std::filesystem::path& run, const std::string& device) {
   auto object = ordered_json::object();
   for (const auto& [name, value] : this_environment()) object[name] = value;
   object["device"] = device;
+  for (const auto& [name, value] : gpu_environment(device)) {
+    if (!value.empty()) object[name] = value;
+  }
+  object["started"] = utc_now();
   write_file_atomically(environment_file(run), object.dump(1) + "\n");
 }
 

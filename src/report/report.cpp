@@ -1,7 +1,5 @@
 #include "deq/report/report.h"
 
-#include <cmath>
-#include <ctime>
 #include <nlohmann/json.hpp>
 
 #include "deq/core/error.h"
@@ -12,7 +10,10 @@
 #include "deq/version.h"
 #include "report/assets.h"
 #include "report/extras.h"
+#include "report/gamma_label.h"
 #include "report/synthetic_figures.h"
+#include "report/utc_time.h"
+#include "report/warnings.h"
 
 namespace deq {
 namespace {
@@ -56,26 +57,12 @@ json summary(const std::vector<Line>& lines) {
   for (const auto& line : lines) {
     if (split_of(line) != "valid") continue;
     for (const auto& [name, value] : line) {
-      const bool curve = std::holds_alternative<std::vector<double>>(value);
-      if (!curve) result[name] = as_json(value);
+      const bool number =
+          std::holds_alternative<double>(value) || std::holds_alternative<int64_t>(value);
+      if (number) result[name] = as_json(value);
     }
   }
   return result;
-}
-
-std::string describe(const Schedule& schedule) {
-  const auto text = [](double value) { return json(value).dump(); };
-  std::string result;
-  if (const auto* constant = std::get_if<ConstantSchedule>(&schedule.shape)) {
-    const double value = constant->value;
-    result = value == std::floor(value) ? std::to_string(static_cast<int64_t>(value)) : text(value);
-  } else if (const auto* linear = std::get_if<LinearSchedule>(&schedule.shape)) {
-    result = text(linear->from) + " → " + text(linear->to);
-  } else if (const auto* staircase = std::get_if<StaircaseSchedule>(&schedule.shape)) {
-    result = text(staircase->start) + " + " + text(staircase->increment) + " every " +
-             std::to_string(staircase->every);
-  }
-  return schedule.stop ? result + " until " + std::to_string(*schedule.stop) : result;
 }
 
 json as_json(const Environment& environment) {
@@ -92,31 +79,13 @@ json run_data(const std::filesystem::path& folder) {
   const auto last = folder.filename().empty() ? folder.parent_path() : folder;
   json run{{"name", last.filename().string()},
            {"folder", folder.string()},
-           {"gamma", describe(experiment.recipe.jacobian.gamma)},
+           {"gamma", describe_gamma(experiment.recipe.jacobian)},
            {"config", read_file(config_file(folder))},
            {"environment", as_json(recorded_environment(folder))},
            {"summary", summary(lines)},
            {"metrics", {{"train", columns(lines, "train")}, {"valid", columns(lines, "valid")}}},
            {"warnings", json::array()}};
-  const auto residual = run["summary"].value("residual", 0.0);
-  if (residual > 1e-2) {
-    run["warnings"].push_back(
-        "At its training budget this model's mean relative residual is above 1%: raise "
-        "solver.forward.max_evals or jacobian.gamma.");
-  }
-  double skipped = 0, rollbacks = 0;
-  for (const auto& line : lines) {
-    const Metrics metrics(line.begin(), line.end());
-    skipped = std::fmax(skipped, number(metrics, "skipped_steps"));
-    rollbacks = std::fmax(rollbacks, number(metrics, "rollbacks"));
-  }
-  if (skipped > 0) {
-    run["warnings"].push_back(
-        c10::str(skipped,
-                 " steps had no finite loss or gradient and were skipped; the run went back to a "
-                 "checkpoint ",
-                 rollbacks, " times."));
-  }
+  for (const auto& warning : warnings_about(lines)) run["warnings"].push_back(warning);
   // Only its figures need the model: reading the images of another run could take minutes.
   if (experiment.name == "synthetic") {
     const auto loaded = load_run(folder);
@@ -124,15 +93,6 @@ json run_data(const std::filesystem::path& folder) {
     add_synthetic_figures(dynamic_cast<const SyntheticTask&>(*loaded.task), run);
   }
   return run;
-}
-
-std::string utc_now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return text;
 }
 
 /// The template with its placeholders, given in their order, replaced.

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "deq/config/config_error.h"
+#include "deq/train/experiment.h"
 #include "reproduce/named_tables.h"
 
 namespace deq::reproduce {
@@ -18,6 +19,7 @@ static void describe(Visitor& v, Member& member) {
   v.text("run", member.run, "Of the catalogue, where its name is another.");
   v.choice("from", member.from, kScales, "The smallest scale that has it.");
   v.optional_number("stopped", member.stopped, config::at_least(1), "Evaluations.");
+  v.text("stopped_like", member.stopped_like, "The run whose number of evaluations it gets.");
 }
 
 namespace {
@@ -54,7 +56,7 @@ struct TablePart {
 template <class Visitor>
 void describe(Visitor& v, Heading& heading) {
   v.text("title", heading.title, "What it is called.", Presence::Required);
-  v.text("about", heading.about, "What the paper shows.", Presence::Required);
+  v.text("about", heading.about, "What the paper reports.", Presence::Required);
   v.whole_numbers("budgets", heading.budgets, config::at_least(1), "Of the sweep.");
 }
 
@@ -90,6 +92,8 @@ Member read_member(const config::Entry& entry) {
   auto member = read_part<Member>(table_of(entry), entry.place.text);
   member.name = entry.key;
   if (member.run.empty()) member.run = entry.key;
+  require<ConfigError>(!member.stopped || member.stopped_like.empty(), entry.place.text, ": ",
+                       entry.key, " has both stopped and stopped_like, must have one");
   return member;
 }
 
@@ -124,6 +128,13 @@ ResultTable read_table(const config::Entry& entry, const Exhibit& exhibit) {
   require<ConfigError>(!part.table.columns.empty(), entry.place.text, ": ", entry.key,
                        " needs a table columns with at least one metric");
   return part.table;
+}
+
+/// That its configuration allows.
+int64_t evaluations_of(const RunSource& run, const std::vector<std::string>& overrides) {
+  auto settings = run.overrides;
+  settings.insert(settings.end(), overrides.begin(), overrides.end());
+  return max_evals(read_experiment(run.config, settings).recipe.solver.forward);
 }
 
 /// "fig" and 10 of "fig10".
@@ -166,15 +177,23 @@ Exhibit read_exhibit(const std::filesystem::path& folder, const std::string& nam
   return exhibit;
 }
 
-Exhibit at_scale(Exhibit exhibit, const Catalogue& catalogue) {
+Exhibit at_scale(Exhibit exhibit, const Catalogue& catalogue,
+                 const std::vector<std::string>& overrides) {
   std::erase_if(exhibit.members,
                 [&](const Member& member) { return member.from > catalogue.scale; });
   require<UsageError>(!exhibit.members.empty(), exhibit.name, " has no recipe at scale ",
                       name(catalogue.scale), ", only at larger ones");
-  for (const auto& member : exhibit.members) {
-    require<ConfigError>(catalogue.find(member.run) != nullptr, "runs-", name(catalogue.scale),
-                         ".toml: missing the table [runs.", member.run, "], which ", exhibit.name,
+  const auto source_of = [&](const std::string& run) -> const RunSource& {
+    const auto* source = catalogue.find(run);
+    require<ConfigError>(source != nullptr, "runs-", name(catalogue.scale),
+                         ".toml: missing the table [runs.", run, "], which ", exhibit.name,
                          " needs");
+    return *source;
+  };
+  for (auto& member : exhibit.members) {
+    source_of(member.run);
+    if (member.stopped_like.empty()) continue;
+    member.stopped = evaluations_of(source_of(member.stopped_like), overrides);
   }
   return exhibit;
 }

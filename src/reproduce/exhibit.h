@@ -19,6 +19,7 @@ struct Member {
   std::string label{};
   Scale from = Scale::Small;         ///< the smallest scale that has it
   std::optional<int64_t> stopped{};  ///< evaluated with so many evaluations, not its own
+  std::string stopped_like{};        ///< the run of the catalogue whose number that is
 };
 
 enum class PlotKind { Lines, Points, Bars };
@@ -44,7 +45,7 @@ struct ResultTable {
 /// A figure or table of the paper: what runs it needs, what is drawn and listed of them.
 struct Exhibit {
   std::string name{}, title{};
-  std::string about{};             ///< what the paper shows
+  std::string about{};             ///< what the paper reports, to stand after these words
   std::vector<int64_t> budgets{};  ///< every equilibrium model is also evaluated with these
   std::vector<Member> members{};
   std::vector<Plot> plots{};
@@ -58,9 +59,11 @@ std::vector<std::string> exhibit_names(const std::filesystem::path& folder);
 /// Throws UsageError for a name that the folder lacks, ConfigError for a file that cannot be used.
 Exhibit read_exhibit(const std::filesystem::path& folder, const std::string& name);
 
-/// The exhibit with the members that this scale has. Throws UsageError where there are none, and
-/// ConfigError where the catalogue lacks a run.
-Exhibit at_scale(Exhibit exhibit, const Catalogue& catalogue);
+/// The exhibit with the members that this scale has, each `stopped_like` as a number. `overrides`
+/// are laid over every run. Throws UsageError where there are no members, and ConfigError where the
+/// catalogue lacks a run.
+Exhibit at_scale(Exhibit exhibit, const Catalogue& catalogue,
+                 const std::vector<std::string>& overrides = {});
 
 /// What the exhibit calls a run of the catalogue.
 std::string label_of(const Exhibit& exhibit, const std::string& run);

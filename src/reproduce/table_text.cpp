@@ -23,6 +23,13 @@ std::vector<std::vector<std::string>> grid(const ReportTable& table) {
   return lines;
 }
 
+/// A bar would end the cell.
+std::string markdown_cell(const std::string& text) {
+  std::string escaped;
+  for (const char c : text) escaped += c == '|' ? "\\|" : std::string(1, c);
+  return escaped;
+}
+
 }  // namespace
 
 std::string plain_text(const ReportTable& table) {
@@ -47,7 +54,7 @@ std::string markdown(const ReportTable& table) {
   std::string text = "**" + table.title + "**\n\n";
   for (size_t row = 0; row < lines.size(); ++row) {
     text += "|";
-    for (const auto& cell : lines[row]) text += " " + cell + " |";
+    for (const auto& cell : lines[row]) text.append(" ").append(markdown_cell(cell)).append(" |");
     text += "\n";
     if (row > 0) continue;
     text += "|---|";

@@ -1,13 +1,14 @@
 """The program used as documented: runs, evaluations, reports."""
 
+import contextlib
 import json
 import os
+import pty
 import re
-import shlex
 import subprocess
 import unittest
 
-from program import CONFIG, SHORT, SOURCE, ProgramTest
+from program import CONFIG, SHORT, SOURCE, ProgramTest, settings
 
 SUBCOMMANDS = ("train", "eval", "predict", "data", "demo", "report", "reproduce", "convert", "bench", "doctor")
 
@@ -66,11 +67,51 @@ class Train(ProgramTest):
         result = self.deq("train", CONFIG, *SHORT, "--out", "run")
         self.assertNotIn("\033", result.stderr)
         self.assertNotIn("\r", result.stderr)
-        self.assertIn("epoch 2", result.stderr)
+        self.assertIn("run: epoch 2  step 8/8  mse", result.stderr)
         self.assertIn("report: run/report.html", result.stdout)
 
 
+    def test_a_bar_on_a_terminal_without_an_estimate_at_first(self):
+        screen, terminal = pty.openpty()
+        self.addCleanup(os.close, screen)
+        process = subprocess.Popen(
+            [os.environ["DEQ_BINARY"], "train", CONFIG, *SHORT, *settings(train__batch_size=1), "--out", "run"],
+            cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=terminal)
+        os.close(terminal)
+        shown = b""
+        with contextlib.suppress(OSError):  # that the other end is closed
+            while part := os.read(screen, 65536):
+                shown += part
+        self.assertEqual(process.wait(timeout=60), 0, shown)
+        first, *others = re.findall(r"\[[#.]+\] (\S+)  (.*?)(?=\r)", shown.decode())
+        self.assertEqual(first[0], "1/512")
+        self.assertTrue(first[1].startswith("loss"), first)
+        self.assertTrue(others)
+        for place, facts in others:
+            self.assertRegex(facts, r"^\S+ steps/s  \d+:\d\d left  loss", place)
+
+
 class Eval(ProgramTest):
+    def test_what_one_evaluation_cannot_tell(self):
+        self.train()
+        header, *rows = self.deq("eval", "run", "--budgets", "1,2").stdout.splitlines()
+        table = [dict(zip(header.split(), row.split())) for row in rows]
+        self.assertEqual(table[0]["rho"], "-")
+        self.assertGreater(float(table[1]["rho"]), 0)
+        first, second = map(json.loads, self.deq("eval", "run", "--budgets", "1,2", "--json").stdout.splitlines())
+        for name in ("rho", "jacobian_norm"):
+            self.assertNotIn(name, first)
+            self.assertIn(name, second)
+
+    def test_what_was_not_measured_is_a_dash(self):
+        # Newton-Krylov's products are evaluations after which there is no residual.
+        self.train()
+        text = self.deq("eval", "run", "--set", "solver.forward.name=newton-krylov").stdout
+        trace = re.search(r"^residual_trace +(.*)$", text, re.MULTILINE)[1].split()
+        self.assertIn("–", trace)
+        for entry in trace:
+            self.assertRegex(entry, r"^(–|[0-9.e+-]+)$")
+
     def test_measures_what_training_measured_last(self):
         trained = self.train()
         evaluated, cost = self.evaluate("run")
@@ -151,21 +192,6 @@ class Doctor(ProgramTest):
         if facts["cuda"] == "not available":
             self.assertIn("cuda_reason", facts)
         self.assertIn(facts["libtorch"], self.deq("doctor").stdout)
-
-
-class Readme(ProgramTest):
-    def test_the_documented_commands_run(self):
-        readme = (SOURCE / "README.md").read_text()
-        section = readme[readme.index("## The program"):]
-        block = re.search(r"```sh\n(.*?)```", section, re.DOTALL)[1]
-        commands = [shlex.split(line, comments=True) for line in block.splitlines()]
-        self.assertGreaterEqual(len(commands), 4)
-        os.symlink(SOURCE / "configs", self.folder / "configs")
-        for command in commands:
-            self.assertEqual(command[0], "deq")
-            result = subprocess.run([os.environ["DEQ_BINARY"], *command[1:]], cwd=self.folder,
-                                    capture_output=True, text=True)
-            self.assertEqual(result.returncode, 0, (command, result.stderr))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The report in a real browser, where there is one: every plot is drawn, and nothing complains."""
 
+import html
 import json
 import re
 import shutil
@@ -7,6 +8,7 @@ import subprocess
 import unittest
 
 from program import ProgramTest
+from run_folders import train_line, valid_line, write_run
 from test_language import LanguageTest
 from test_vision import VisionTest
 
@@ -26,13 +28,24 @@ const timer = setInterval(() => {
   parent.postMessage(JSON.stringify({ width: innerWidth, room, content, wide }), '*');
 }, 50);
 </script></body>"""
+# Puts an answer into the page, once all is drawn.
+QUESTION = """<script>
+const timer = setInterval(async () => {
+  if (!document.documentElement.dataset.ready) return;
+  clearInterval(timer);
+  const plotOf = (split, key) => document.querySelector(`figure[data-split="${split}"][data-key="${key}"] .plot`);
+  document.body.dataset.said = JSON.stringify(await (%s)());
+}, 50);
+</script></body>"""
+FLAT = ["--disable-3d-apis"]  # faster; surfaces are then drawn as contours
+SOLID = ["--use-angle=swiftshader", "--enable-unsafe-swiftshader"]  # WebGL without a GPU
 
 
 class PageTest(ProgramTest):
-    def browse(self, page, *options):
+    def browse(self, page, *options, graphics=FLAT):
         """What the browser makes of the page; nothing may be said on its console."""
         result = subprocess.run(
-            [BROWSER, "--headless=new", "--no-sandbox", "--disable-3d-apis", "--virtual-time-budget=12000",
+            [BROWSER, "--headless=new", "--no-sandbox", *graphics, "--virtual-time-budget=12000",
              f"--user-data-dir={self.folder / 'profile'}", "--enable-logging=stderr", *options,
              f"file://{self.folder / page}"], capture_output=True, text=True, timeout=180)
         complaints = [line for line in result.stderr.splitlines()
@@ -49,20 +62,29 @@ class PageTest(ProgramTest):
         self.assertEqual([plot for plot in plots if "js-plotly-plot" not in plot], [])
         return dom
 
+    def said(self, dom):
+        said = re.search(r'data-said="([^"]*)"', dom)
+        self.assertIsNotNone(said, dom[-500:])
+        return json.loads(html.unescape(said[1]))
+
+    def write_with_script(self, page, script, name):
+        text = (self.folder / page).read_text()
+        end = text.rindex("</body>")
+        (self.folder / name).write_text(text[:end] + script + text[end + len("</body>"):])
+
+    def ask(self, page, function, **more):
+        """What a JavaScript function without arguments returns on the drawn page."""
+        self.write_with_script(page, QUESTION % function, "asked.html")
+        return self.said(self.browse("asked.html", "--dump-dom", **more))
+
     def sections(self, dom):
         """The ids of the sections that are shown."""
         return [re.search(r'id="([^"]+)"', tag)[1] for tag in re.findall(r"<section[^>]*>", dom) if "hidden" not in tag]
 
     def assert_fits_a_phone(self, page):
-        text = (self.folder / page).read_text()
-        end = text.rindex("</body>")
-        (self.folder / "framed.html").write_text(text[:end] + PROBE + text[end + len("</body>"):])
+        self.write_with_script(page, PROBE, "framed.html")
         (self.folder / "frame.html").write_text(FRAME.format(width=PHONE))
-        dom = self.browse("frame.html", "--dump-dom")
-        said = re.search(r'data-said="([^"]*)"', dom)
-        self.assertIsNotNone(said, dom[-500:])
-        measured = json.loads(said[1].replace("&quot;", '"').replace("&lt;", "<").replace("&gt;", ">")
-                              .replace("&amp;", "&"))
+        measured = self.said(self.browse("frame.html", "--dump-dom"))
         self.assertEqual(measured["width"], PHONE)
         self.assertLessEqual(measured["content"], measured["room"], measured["wide"])
 
@@ -86,6 +108,95 @@ class Synthetic(PageTest):
                                               "training", "configuration", "environment"])
         self.assert_fits_a_phone("page.html")
         self.assert_prints("page.html")
+
+
+    def test_draws_surfaces_in_three_dimensions(self):
+        self.train("run")
+        drawn = self.ask("run/report.html", """() => {
+          const plot = document.querySelector('#surfaces .plot');
+          const { glplot } = plot._fullLayout.scene._scene;
+          glplot.redraw(); // what was drawn can only be read in the same task
+          const { gl } = glplot;
+          const pixels = new Uint8Array(4 * gl.drawingBufferWidth * gl.drawingBufferHeight);
+          gl.readPixels(0, 0, gl.drawingBufferWidth, gl.drawingBufferHeight, gl.RGBA, gl.UNSIGNED_BYTE, pixels);
+          return { colours: new Set(new Uint32Array(pixels.buffer)).size, error: gl.getError(),
+            types: plot.data.map((trace) => trace.type), contours: !document.getElementById('flat').hidden };
+        }""", graphics=SOLID)
+        self.assertGreater(drawn["colours"], 1000)  # the shades of a surface
+        self.assertEqual(drawn["error"], 0)
+        self.assertIn("surface", drawn["types"])
+        self.assertFalse(drawn["contours"])
+
+
+@unittest.skipUnless(BROWSER, "no Chromium on this machine")
+class Curves(PageTest):
+    def report(self, **runs):
+        for name, lines in runs.items():
+            write_run(self.folder / name, lines)
+        self.deq("report", *runs, "--out", "page.html")
+
+    def test_few_points_get_markers_and_many_a_line(self):
+        self.report(short=[train_line(5), valid_line(5)], long=[train_line(step) for step in range(30)])
+        modes, points, room = self.ask("page.html", """() => [plotOf('train', 'loss').data.map((trace) => trace.mode),
+          plotOf('train', 'loss').querySelectorAll('.point').length, plotOf('valid', 'residual')._fullLayout.yaxis.range]""")
+        self.assertEqual(modes, ["lines+markers", "lines"])
+        self.assertEqual(points, 1)
+        self.assertLessEqual(room[1], 1e-3)  # the only residual is 1e-4, and can be read off the axis
+
+    def test_a_share_that_a_line_leaves_out_is_zero(self):
+        self.report(run=[train_line(1), train_line(2, **{"stopped.max_evaluations": 1.0}),
+                         train_line(3, **{"stopped.converged": 0.25, "stopped.max_evaluations": 0.75})],
+                    never=[train_line(1, **{"stopped.max_evaluations": 1.0})])
+        shares = self.ask("page.html", "() => plotOf('train', 'stopped.converged').data.map((trace) => [...trace.y])")
+        self.assertEqual(shares, [[None, 0, 0.25], [0]])  # the first line is not of a solve
+
+    def test_an_explicit_network_has_no_gamma(self):
+        lines = [{name: value for name, value in line.items() if name != "nfe_forward"}
+                 for line in (train_line(5), valid_line(5))]
+        self.report(explicit=lines, equilibrium=[train_line(5), valid_line(5)])
+        labels = self.ask("page.html", "() => [...document.querySelectorAll('#training .legend button')].map((b) => b.textContent)")
+        self.assertEqual(labels, ["explicit", "γ = 0.5"])
+        traces = self.ask("page.html", "() => plotOf('train', 'gamma').data.map((trace) => trace.meta)")
+        self.assertEqual(traces, ["run1"])
+
+    def test_curves_over_seconds(self):
+        self.report(run=[train_line(4), train_line(8)])
+        over = self.ask("page.html", """async () => {
+          const state = () => [plotOf('train', 'loss').layout.xaxis.title.text, [...plotOf('train', 'loss').data[0].x]];
+          const before = state();
+          document.querySelector('[data-over="seconds"]').click();
+          await new Promise((resume) => { setTimeout(resume, 500); });
+          return [before, state(), document.querySelector('[data-over="seconds"]').getAttribute('aria-pressed')];
+        }""")
+        self.assertEqual(over, [["step", [4, 8]], ["seconds of training", [1, 2]], "true"])
+
+    def test_ten_runs_have_ten_colours(self):
+        self.report(**{f"run{k}": [train_line(5), valid_line(5)] for k in range(10)})
+        colours = self.ask("page.html", "() => plotOf('train', 'loss').data.map((trace) => trace.line.color)")
+        self.assertEqual(len(set(colours)), 10)
+        self.assertNotIn("", colours)
+
+    def test_bars_are_labelled_with_their_runs(self):
+        self.report(first=[valid_line(5)])
+        bars = {"title": "Cost", "kind": "bars", "series": [{"label": name, "x": [], "y": [3]} for name in ("first", "another")]}
+        page = (self.folder / "page.html").read_text()
+        extras = json.dumps({"about": "", "tables": [], "figures": [bars]})
+        (self.folder / "page.html").write_text(page.replace('"extras":null', f'"extras":{extras}'))
+        labels = self.ask("page.html", "() => [...document.querySelectorAll('#reproduction .xtick')].map((tick) => tick.textContent)")
+        self.assertEqual(labels, ["first", "another"])
+
+    def test_the_norm_of_the_summary_has_its_subscript(self):
+        self.report(run=[valid_line(5)])
+        self.assertIn("‖J‖<sub>F</sub></th>", self.drawn("page.html"))
+
+    def test_runs_of_one_machine_share_a_column(self):
+        machine = {"device": "cpu", "CPU": "a certain CPU"}
+        for name, started in (("first", "2026-11-15T08:00:00Z"), ("second", "2026-11-16T09:30:00Z")):
+            write_run(self.folder / name, [valid_line(5)], environment={**machine, "started": started})
+        self.deq("report", "first", "second", "--out", "page.html")
+        cells = self.ask("page.html", "() => [...document.querySelectorAll('#environment tr')].map((tr) => [...tr.cells].map((c) => c.textContent))")
+        self.assertEqual(cells[0], ["Key", "All runs", "This page"])
+        self.assertIn(["started", "2026-11-15 08:00:00 UTC to 2026-11-16 09:30:00 UTC", "–"], cells)
 
 
 @unittest.skipUnless(BROWSER, "no Chromium on this machine")

@@ -42,15 +42,17 @@ class Synthetic(ReproduceTest):
             self.assertIn(f"gamma = {gamma}.0\n", config)
         results = self.folder / "out/small/fig5"
         self.assertEqual([json.loads(line) for line in (results / "results.jsonl").read_text().splitlines()], rows)
-        self.assertIn("| γ = 4 |", (results / "tables.md").read_text())
+        tables = (results / "tables.md").read_text()
+        self.assertIn("| γ = 4 |", tables)
+        self.assertIn("| \\|∂f/∂z\\| at z* |", tables)
         page = (results / "report.html").read_text()
-        self.assertIn('"about":"Every γ learns the same equilibria', page)
+        self.assertIn('"about":"The paper reports: every γ learns the same equilibria', page)
         before = self.times("out/small/runs/**/*")
         self.assertTrue(before)
         again = self.deq(*self.command())  # for people: the table
         self.assertIn("|∂f/∂z| at z*", again.stdout)
         self.assertIn("report: out/small/fig5/report.html", again.stdout)
-        self.assertNotIn("epoch", again.stderr)
+        self.assertEqual(again.stderr, "4 of 4 runs were there already\n")
         self.assertEqual(self.times("out/small/runs/**/*"), before)
 
     def test_another_configuration_in_the_folder_is_refused(self):
@@ -66,9 +68,16 @@ class Synthetic(ReproduceTest):
         process.send_signal(signal.SIGINT)
         _, stderr = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 130, stderr)
+        self.assertIn("run 1 of 4: synthetic-gamma-0\n", stderr)
+        self.assertIn("run 2 of 4: synthetic-gamma-1\n", stderr)
+        self.assertNotIn("there already", stderr)
+        self.assertTrue(stderr.endswith(
+            "synthetic-gamma-1: interrupted and saved; run the same command again to go on\n"), stderr)
         state = {row["run"]: row["state"] for row in self.reproduce("--dry-run", short=short)}
         self.assertEqual(list(state.values()), ["done", "to go on with", "to train", "to train"])
         first = self.times(f"{run_folder(0)}/**/*")
+        rest = self.deq(*self.command(short=short)).stderr
+        self.assertTrue(rest.startswith("1 of 4 runs were there already\nrun 2 of 4: synthetic-gamma-1\n"), rest)
         self.assertEqual(len(self.reproduce(short=short)), 4)
         self.assertEqual(self.times(f"{run_folder(0)}/**/*"), first)
         self.deq("reproduce", "fig5", *short, "--recipes", RECIPES, "--out", "whole", "--json")
@@ -112,15 +121,41 @@ class WhatThereIs(ReproduceTest):
         self.assertEqual((data["fig1"], data["fig5"], data["table3"], data["table5"]),
                          ("cifar10 text", "none", "cifar10", "text"))
 
+    def test_the_list_of_a_name_or_scale(self):
+        def listed(*which):
+            lines = self.deq("reproduce", "--list", "--json", "--recipes", RECIPES, *which).stdout.splitlines()
+            return [(row["name"], row["scale"]) for row in map(json.loads, lines)]
+
+        self.assertEqual(listed("fig7"), [("fig7", scale) for scale in ("small", "books", "paper")])
+        self.assertEqual(listed("--scale", "books"), [(name, "books") for name in NAMES])
+        self.assertEqual(listed("fig7", "--scale", "small"), [("fig7", "small")])
+        text = self.deq("reproduce", "table2", "--list", "--scale", "paper", "--recipes", RECIPES).stdout
+        self.assertIn("imagenet", text)
+        self.assertNotIn("two CPU cores", text)
+        self.assertIn("there are: fig1,", self.refused("reproduce", "fig2", "--list", "--recipes", RECIPES))
+
+    def test_help_explains_the_scales(self):
+        text = self.deq("reproduce", "--help").stdout
+        for scale, configs in (("small", "configs/small"), ("books", "configs/gpu"), ("paper", "configs/paper")):
+            self.assertRegex(text, rf"{scale}: [^;]*{configs}")
+
     def test_what_cannot_be_done(self):
         def said(*arguments):
             return self.refused("reproduce", *arguments, "--recipes", RECIPES)
 
         self.assertIn("there are: fig1, fig3, fig5,", said("fig2"))
         self.assertIn("--list", said())
-        self.assertIn("the run mdeq-jr-gamma-0.1 needs its data in nowhere, and there is no such folder: name it with "
-                      "--cifar10 DIR", said("table3", "--cifar10", "nowhere"))
-        self.assertIn("--text DIR", said("fig3"))
+        self.assertEqual(said("table3", "--cifar10", "nowhere"),
+                         "table3 needs data that is not there: nowhere does not exist (name the folder with --cifar10 DIR)")
+        self.assertEqual(said("fig1", "--cifar10", "nowhere"),
+                         "fig1 needs data that is not there: nowhere does not exist (name the folder with --cifar10 DIR), "
+                         "and data/books does not exist (name the folder with --text DIR)")
+        (self.folder / "empty").mkdir()
+        (self.folder / "file").write_text("")
+        neither = said("table3", "--cifar10", "empty")
+        for part in ("empty holds neither", "batches.meta", "train/<class>/*.jpg"):
+            self.assertIn(part, neither)
+        self.assertIn("file is no folder", said("fig3", "--text", "file"))
         self.assertIn("unknown key \"nonsense\"", said("fig5", "--set", "nonsense=1"))
         self.assertIn("nowhere", self.refused("reproduce", "fig5", "--recipes", "nowhere"))
         scale = self.deq("reproduce", "fig5", "--scale", "huge", status=2)

@@ -436,6 +436,8 @@ class Misuse(ResumeTest):
         before = {path: path.read_bytes() for path in self.checkpoints("run")}
         for _ in range(2):
             self.resume("run")
+        said = self.deq("train", "--resume", "run").stderr
+        self.assertEqual(said, f"run: already finished, step {STEPS} of {STEPS}\n")
         self.assert_same_run("run", reference)
         self.assertEqual({path: path.read_bytes() for path in self.checkpoints("run")}, before)
 

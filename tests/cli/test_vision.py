@@ -75,7 +75,7 @@ class Learning(VisionTest):
         evaluated = json.loads(self.deq("eval", "run", "--json").stdout)
         self.assertEqual(evaluated["accuracy"], result["accuracy"])
         rows = [json.loads(line) for line in
-                self.deq("eval", "run", "--budgets", "1,4,12", "--json").stdout.splitlines()]
+                self.deq("eval", "run", "--budgets", "2,4,12", "--json").stdout.splitlines()]
         residuals = [row["residual"] for row in rows]
         self.assertEqual(residuals, sorted(residuals, reverse=True))
         for row in rows:
@@ -139,7 +139,7 @@ class Learning(VisionTest):
 
 class BadData(VisionTest):
     def test_no_data_there(self):
-        for path, part in (("nowhere", "train/"), (".", "train/")):
+        for path, part in (("nowhere", "data.path: nowhere does not exist"), ('a "b"', 'data.path: a "b" does not exist'), (".", "train/")):
             self.assertIn(part, self.refused("train", self.config, "--set", f"data.path={path}"))
         self.assertIn("CIFAR-10", self.refused("train", self.config, "--set", "data.format=cifar10"))
 

@@ -6,9 +6,12 @@
 #include <set>
 
 #include "deq/config/config_error.h"
+#include "deq/config/language.h"
+#include "deq/core/rng.h"
 #include "deq/io/atomic_file.h"
 #include "deq/train/experiment.h"
 #include "io/temporary_folder.h"
+#include "train/language_network.h"
 
 namespace deq::reproduce {
 namespace {
@@ -112,6 +115,44 @@ TEST(Exhibit, HasTheMembersOfItsScale) {
   for (auto& member : large.members) member.from = Scale::Paper;
   EXPECT_EQ(message_of<UsageError>([&] { at_scale(large, catalogue); }),
             "fig9 has no recipe at scale books, only at larger ones");
+}
+
+TEST(Exhibit, AnEarlyStopHasTheEvaluationsOfAnotherRun) {
+  const auto evaluations = [](const std::string& name, Scale scale,
+                              const std::vector<std::string>& overrides = {}) {
+    const auto exhibit =
+        at_scale(read_exhibit(kRecipes, name), read_catalogue(kRecipes, scale), overrides);
+    const auto found = std::ranges::find(exhibit.members, "post-ln-stopped", &Member::name);
+    return found->stopped.value_or(0);
+  };
+  for (const std::string name : {"table1", "table5"}) {
+    EXPECT_EQ(evaluations(name, Scale::Small), 8);
+    EXPECT_EQ(evaluations(name, Scale::Books), 12);
+    EXPECT_EQ(evaluations(name, Scale::Paper), 12);
+  }
+  EXPECT_EQ(evaluations("table1", Scale::Small, {"solver.forward.max_evals=5"}), 5);
+  const auto lost = exhibit_of(with("stopped = 3\nfrom = \"books\"", "stopped_like = \"third\""));
+  EXPECT_EQ(message_of<ConfigError>([&] {
+              at_scale(lost, {.runs = {{.name = "first"}, {.name = "second"}}});
+            }),
+            "runs-small.toml: missing the table [runs.third], which fig9 needs");
+  EXPECT_NE(refusal(with("stopped = 3", "stopped = 3\nstopped_like = \"first\""))
+                .find("hurried has both stopped and stopped_like"),
+            std::string::npos);
+}
+
+TEST(Exhibit, TheSmallTransformersAreOfOneSize) {
+  const auto catalogue = read_catalogue(kRecipes, Scale::Small);
+  const auto parameters = [&catalogue](const std::string& run) {
+    const auto* source = catalogue.find(run);
+    const auto config = load_language(source->config, source->overrides);
+    const auto network =
+        make_language_network(config.model, config.data.max_words.value(), random_stream(0, 0));
+    int64_t count = 0;
+    for (const auto& parameter : network->module().parameters()) count += parameter.numel();
+    return static_cast<double>(count);
+  };
+  EXPECT_NEAR(parameters("transformer-xl") / parameters("post-ln-jr"), 1, 0.1);
 }
 
 TEST(Exhibit, AnUnknownOneListsThoseThereAre) {

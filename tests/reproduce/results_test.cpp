@@ -109,5 +109,12 @@ TEST(Results, TablesAndFigures) {
   EXPECT_EQ(text(rows[2], "failure"), "training stopped");
 }
 
+TEST(Results, ABarEndsNoCellOfMarkdown) {
+  const ReportTable table{
+      .title = "|J|", .columns = {"|∂f/∂z|"}, .rows = {{.label = "a|b", .cells = {"1|2"}}}};
+  EXPECT_EQ(markdown(table), "**|J|**\n\n|  | \\|∂f/∂z\\| |\n|---|---:|\n| a\\|b | 1\\|2 |\n");
+  EXPECT_EQ(plain_text(table), "|J|\n       |∂f/∂z|\n  a|b      1|2\n");
+}
+
 }  // namespace
 }  // namespace deq::reproduce

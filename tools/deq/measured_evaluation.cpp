@@ -6,11 +6,21 @@
 #include <chrono>
 #include <cmath>
 #include <iostream>
+#include <limits>
+#include <string_view>
 
 #include "train/memory.h"
 
 namespace deq::cli {
 namespace {
+
+/// As if they had not been measured; a table keeps their columns.
+void forget(Metrics& metrics, std::initializer_list<std::string_view> names) {
+  for (auto& [name, value] : metrics) {
+    if (std::ranges::find(names, name) == names.end()) continue;
+    value = std::numeric_limits<double>::quiet_NaN();
+  }
+}
 
 class Meter {
  public:
@@ -74,6 +84,7 @@ std::vector<Metrics> evaluate_budgets(const LoadedRun& run, torch::Device device
   for (const int64_t budget : budgets) {
     rows.push_back({{"budget", budget}});
     append(rows.back(), meter.evaluate_with_stability(within(budget)));
+    if (budget == 1) forget(rows.back(), {"rho", "jacobian_norm"});  // J at the start says nothing
   }
   return rows;
 }

@@ -1,7 +1,6 @@
 #include "output.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -21,11 +20,19 @@ std::string to_json(const Metrics& metrics) {
   return object.dump();
 }
 
+static std::string number_text(double value, int digits) {
+  return std::isfinite(value) ? fmt::format("{:.{}g}", value, digits) : "–";
+}
+
 std::string as_text(const MetricValue& value) {
-  if (const auto* real = std::get_if<double>(&value)) return fmt::format("{:.6g}", *real);
+  if (const auto* real = std::get_if<double>(&value)) return number_text(*real, 6);
   if (const auto* whole = std::get_if<int64_t>(&value)) return fmt::format("{}", *whole);
   if (const auto* text = std::get_if<std::string>(&value)) return *text;
-  return fmt::format("{:.3g}", fmt::join(std::get<std::vector<double>>(value), " "));
+  std::string list;
+  for (const double entry : std::get<std::vector<double>>(value)) {
+    list += (list.empty() ? "" : " ") + number_text(entry, 3);
+  }
+  return list;
 }
 
 std::filesystem::path free_run_folder(const std::string& name) {

@@ -10,7 +10,7 @@ namespace deq::cli {
 /// One JSON object on one line; what is not finite is left out.
 std::string to_json(const Metrics& metrics);
 
-/// For people to read.
+/// For people to read; what is not finite is a dash.
 std::string as_text(const MetricValue& value);
 
 /// "runs/NAME", or "runs/NAME-2", "runs/NAME-3", … where that exists.

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cmath>
 #include <iostream>
 
@@ -19,6 +18,14 @@ std::string duration(double seconds) {
                        : fmt::format("{}:{:02}", whole / 60, whole % 60);
 }
 
+/// Rate and time left; nothing where there is nothing to tell them from: at the first step, or
+/// where a training that went back stands before it.
+std::string estimate(int64_t steps, int64_t left, double seconds) {
+  if (steps <= 0 || seconds <= 0) return "";
+  const double rate = static_cast<double>(steps) / seconds;
+  return fmt::format("  {:.3g} steps/s  {} left", rate, duration(static_cast<double>(left) / rate));
+}
+
 }  // namespace
 
 ProgressBar::ProgressBar(std::string label, bool quiet)
@@ -32,15 +39,16 @@ void ProgressBar::update(int64_t done, int64_t total, const std::function<std::s
   const auto now = Clock::now();
   if (!shown_ || (done < total && now - last_ < kRedrawInterval)) return;
   last_ = now;
-  const double seconds = std::chrono::duration<double>(now - start_).count();
-  if (!begun_) begun_ = done;  // a resumed run does not begin at 0
-  const double rate = static_cast<double>(done - *begun_) / std::max(seconds, 1e-9);
-  const double left = static_cast<double>(total - done) / std::max(rate, 1e-9);
+  if (!begun_) {  // a resumed run does not begin at 0, nor does its first step come at once
+    begun_ = done;
+    start_ = now;
+  }
   const int filled = static_cast<int>(kBarWidth * done / total);
-  std::cerr << fmt::format("\r\033[K{} [{}{}] {}/{}  {:.3g} steps/s  {} left  {}", label_,
+  const double seconds = std::chrono::duration<double>(now - start_).count();
+  std::cerr << fmt::format("\r\033[K{} [{}{}] {}/{}{}  {}", label_,
                            std::string(static_cast<size_t>(filled), '#'),
                            std::string(static_cast<size_t>(kBarWidth - filled), '.'), done, total,
-                           rate, duration(left), facts())
+                           estimate(done - *begun_, total - done, seconds), facts())
             << std::flush;
   drawn_ = true;
 }

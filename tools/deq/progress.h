@@ -28,7 +28,7 @@ class ProgressBar {
   bool shown_;
   bool drawn_ = false;
   std::optional<int64_t> begun_;
-  Clock::time_point start_ = Clock::now(), last_{};
+  Clock::time_point start_{}, last_{};
 };
 
 }  // namespace deq::cli

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -33,7 +34,7 @@ std::string to_do(const PlannedRun& run) {
     case rp::Need::Nothing:
       break;
   }
-  return run.budgets.empty() ? "done" : "trained, to evaluate";
+  return run.is_done() ? "done" : "trained, to evaluate";
 }
 
 void print_plan(const std::vector<PlannedRun>& runs, bool json) {
@@ -56,7 +57,8 @@ void train_run(const PlannedRun& run, const ReproduceArguments& arguments) {
            .folder = run.folder,
            .start = run.need == rp::Need::Resume ? Start::Resumed : Start::New,
            .device = arguments.device,
-           .quiet = arguments.json});
+           .quiet = arguments.json,
+           .how_to_go_on = "run the same command again to go on"});
   } catch (const DivergedError& error) {
     failure = error.what();
     std::cerr << fmt::format("{}: {}\n", run.name, failure);
@@ -88,18 +90,41 @@ void perform(const PlannedRun& run, const rp::Exhibit& exhibit,
   if (!budgets.empty()) evaluate_run(run, budgets, usable_device(arguments.device));
 }
 
+/// On standard error, as all progress.
+void perform_all(const std::vector<PlannedRun>& runs, const rp::Exhibit& exhibit,
+                 const ReproduceArguments& arguments) {
+  const auto say = [&arguments](const std::string& line) {
+    if (!arguments.json) std::cerr << line << '\n';
+  };
+  const auto there = std::ranges::count(runs, rp::Need::Nothing, &PlannedRun::need);
+  if (there > 0) {
+    say(fmt::format("{} of {} {} there already", there, runs.size(),
+                    runs.size() == 1 ? "run was" : "runs were"));
+  }
+  for (size_t i = 0; i < runs.size(); ++i) {
+    if (!runs[i].is_done()) say(fmt::format("run {} of {}: {}", i + 1, runs.size(), runs[i].name));
+    perform(runs[i], exhibit, arguments);
+  }
+}
+
 struct Written {
   std::filesystem::path report;
   std::vector<ReportTable> tables;
   std::vector<Metrics> rows;
 };
 
+/// Our numbers may differ from the paper's, so whose is whose is said.
+std::string about_page(const rp::Exhibit& exhibit) {
+  return fmt::format("The paper reports: {} What follows was measured on the runs of this page.",
+                     exhibit.about);
+}
+
 Written write_results(const rp::Exhibit& exhibit, const std::vector<PlannedRun>& runs,
                       const ReproduceArguments& arguments) {
   const auto folder = std::filesystem::path(arguments.out) / arguments.scale / exhibit.name;
   std::filesystem::create_directories(folder);
   rp::Results results;
-  ReportExtras extras{.about = exhibit.about};
+  ReportExtras extras{.about = about_page(exhibit)};
   std::vector<std::filesystem::path> folders;
   for (const auto& run : runs) {
     results[run.name] = rp::read_results(run.folder);
@@ -121,17 +146,24 @@ Written write_results(const rp::Exhibit& exhibit, const std::vector<PlannedRun>&
   return written;
 }
 
+Selection selection_of(const ReproduceArguments& arguments) {
+  Selection selection{.name = arguments.name};
+  if (arguments.scale_is_given) selection.scale = rp::scale_named(arguments.scale);
+  return selection;
+}
+
 void run(const ReproduceArguments& arguments) {
   const auto recipes = recipes_folder(arguments);
-  if (arguments.list) return list_exhibits(recipes, arguments.json);
+  if (arguments.list) return list_exhibits(recipes, selection_of(arguments), arguments.json);
   require<UsageError>(!arguments.name.empty(),
                       "reproduce needs a NAME, or --list to see which there are");
   usable_device(arguments.device);  // refused before anything is made
   const auto catalogue = rp::read_catalogue(recipes, rp::scale_named(arguments.scale));
-  const auto exhibit = rp::at_scale(rp::read_exhibit(recipes, arguments.name), catalogue);
+  const auto exhibit =
+      rp::at_scale(rp::read_exhibit(recipes, arguments.name), catalogue, arguments.overrides);
   const auto runs = plan_runs(exhibit, catalogue, arguments);
   if (arguments.dry_run) return print_plan(runs, arguments.json);
-  for (const auto& planned : runs) perform(planned, exhibit, arguments);
+  perform_all(runs, exhibit, arguments);
   const auto written = write_results(exhibit, runs, arguments);
   if (arguments.json) {
     for (const auto& row : written.rows) std::cout << to_json(row) << '\n';
@@ -149,10 +181,19 @@ void add_reproduce(CLI::App& program) {
       "reproduce",
       "Run what a figure or table of the paper needs, or go on with it, then collect and draw.");
   command->add_option("NAME", arguments->name, "fig1, table3 and so on; see --list");
-  command->add_flag("--list", arguments->list, "say what there is, what it costs and needs");
-  command->add_option("--scale", arguments->scale, "how large")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"small", "books", "paper"}));
+  command->add_flag("--list", arguments->list,
+                    "say what there is, what it costs and needs; of NAME and --scale where given");
+  auto* scale =
+      command
+          ->add_option("--scale", arguments->scale,
+                       "how large:\n"
+                       "small: tiny models on a part of the data (configs/small), minutes to an\n"
+                       "       hour on two CPU cores;\n"
+                       "books: short trainings on CIFAR-10 and on a corpus such as books\n"
+                       "       (configs/gpu), minutes on one GPU;\n"
+                       "paper: the published settings (configs/paper), hours to weeks on GPUs")
+          ->capture_default_str()
+          ->check(CLI::IsMember({"small", "books", "paper"}));
   command->add_option("--cifar10", arguments->data.cifar10,
                       "CIFAR-10: its own files, or folders of pictures");
   command->add_option("--text", arguments->data.text, "a corpus: train.txt, valid.txt, test.txt");
@@ -168,7 +209,10 @@ void add_reproduce(CLI::App& program) {
                       "the folder that describes them (default: configs/reproduce)");
   command->add_flag("--dry-run", arguments->dry_run, "say what would run");
   command->add_flag("--json", arguments->json, "print JSON lines, and no progress");
-  command->callback([arguments] { run(*arguments); });
+  command->callback([arguments, scale] {
+    arguments->scale_is_given = scale->count() > 0;
+    run(*arguments);
+  });
 }
 
 }  // namespace deq::cli

@@ -33,7 +33,10 @@ Cost cost_of(const rp::Exhibit& exhibit, const rp::Catalogue& catalogue) {
     data.insert(run.data);
   }
   if (data.size() > 1) data.erase(rp::Data::None);
-  for (const auto& one : data) cost.data += (cost.data.empty() ? "" : " ") + std::string(name(one));
+  for (const auto& one : data) {
+    if (!cost.data.empty()) cost.data += ' ';
+    cost.data += name(one);
+  }
   return cost;
 }
 
@@ -44,9 +47,12 @@ std::string duration(double minutes) {
                            : fmt::format("{:.0f} days", minutes / (60 * 24));
 }
 
+bool is_at(const rp::Exhibit& exhibit, rp::Scale scale) {
+  return std::ranges::any_of(exhibit.members,
+                             [&](const rp::Member& member) { return member.from <= scale; });
+}
+
 void print_line(const rp::Exhibit& exhibit, const rp::Catalogue& catalogue, bool json) {
-  const auto has = [&](const rp::Member& member) { return member.from <= catalogue.scale; };
-  if (std::ranges::none_of(exhibit.members, has)) return;
   const auto cost = cost_of(at_scale(exhibit, catalogue), catalogue);
   if (json) {
     std::cout << to_json({{"name", exhibit.name},
@@ -66,17 +72,44 @@ void print_line(const rp::Exhibit& exhibit, const rp::Catalogue& catalogue, bool
   }
 }
 
-}  // namespace
-
-void list_exhibits(const std::filesystem::path& recipes, bool json) {
+std::vector<rp::Catalogue> selected_catalogues(const std::filesystem::path& recipes,
+                                               const Selection& selection) {
   std::vector<rp::Catalogue> catalogues;
   for (const auto& scale : rp::kScales) {
+    if (selection.scale && *selection.scale != scale.value) continue;
     catalogues.push_back(rp::read_catalogue(recipes, scale.value));
   }
-  for (const auto& exhibit_name : rp::exhibit_names(recipes)) {
-    const auto exhibit = rp::read_exhibit(recipes, exhibit_name);
+  return catalogues;
+}
+
+std::vector<rp::Exhibit> selected_exhibits(const std::filesystem::path& recipes,
+                                           const Selection& selection) {
+  if (!selection.name.empty()) {
+    auto exhibit = rp::read_exhibit(recipes, selection.name);
+    if (selection.scale && !is_at(exhibit, *selection.scale)) {
+      throw UsageError(c10::str(exhibit.name, " has no recipe at scale ", name(*selection.scale)));
+    }
+    return {std::move(exhibit)};
+  }
+  std::vector<rp::Exhibit> exhibits;
+  for (const auto& one : rp::exhibit_names(recipes)) {
+    auto exhibit = rp::read_exhibit(recipes, one);
+    if (!selection.scale || is_at(exhibit, *selection.scale)) {
+      exhibits.push_back(std::move(exhibit));
+    }
+  }
+  return exhibits;
+}
+
+}  // namespace
+
+void list_exhibits(const std::filesystem::path& recipes, const Selection& selection, bool json) {
+  const auto catalogues = selected_catalogues(recipes, selection);
+  for (const auto& exhibit : selected_exhibits(recipes, selection)) {
     if (!json) std::cout << fmt::format("{:7} {}\n", exhibit.name, exhibit.title);
-    for (const auto& catalogue : catalogues) print_line(exhibit, catalogue, json);
+    for (const auto& catalogue : catalogues) {
+      if (is_at(exhibit, catalogue.scale)) print_line(exhibit, catalogue, json);
+    }
   }
   if (json) return;
   std::cout << "\nTime is that of training everything; runs that are there already, and those that "

@@ -1,8 +1,11 @@
 #include "reproduce_plan.h"
 
 #include <algorithm>
+#include <set>
 
+#include "data_folder.h"
 #include "deq/core/error.h"
+#include "deq/data/cifar.h"
 #include "reproduce/results.h"
 
 namespace deq::cli {
@@ -23,12 +26,31 @@ std::vector<std::string> overrides_for(rp::Data data, const DataFolders& folders
   return overrides;
 }
 
-void require_data(const rp::RunSource& source, const PlannedRun& run) {
-  if (source.data == rp::Data::None) return;
-  auto path = rp::flat_config(run.experiment.config)["data.path"];
-  std::erase(path, '"');
-  require<UsageError>(fs::exists(path), "the run ", run.name, " needs its data in ", path,
-                      ", and there is no such folder: name it with --", name(source.data), " DIR");
+/// Of a folder that the user has named, and that may hold CIFAR-10 in either form.
+std::string fault_of_cifar10(const std::string& folder) {
+  if (cifar10_version(folder) || fs::is_directory(fs::path(folder) / "train")) return "";
+  return folder +
+         " holds neither CIFAR-10's own files (batches.meta.txt or batches.meta) nor folders of "
+         "pictures (train/<class>/*.jpg and test/<class>/*.jpg)";
+}
+
+/// What is missing is missing for several hours of training: all of it is named at once.
+void require_data(const std::vector<PlannedRun>& runs, const rp::Exhibit& exhibit,
+                  const rp::Catalogue& catalogue, const DataFolders& folders) {
+  std::set<std::string> seen;
+  std::string faults;
+  for (const auto& run : runs) {
+    const auto data = catalogue.find(run.name)->data;
+    const auto folder = data_folder(run.experiment);
+    if (run.is_done() || data == rp::Data::None || !seen.insert(folder).second) continue;
+    auto fault = fault_of_folder(folder);
+    const bool either_form = data == rp::Data::Cifar10 && !folders.of(data).empty();
+    if (fault.empty() && either_form) fault = fault_of_cifar10(folder);
+    if (fault.empty()) continue;
+    if (!faults.empty()) faults += ", and ";
+    faults += c10::str(fault, " (name the folder with --", name(data), " DIR)");
+  }
+  require<UsageError>(faults.empty(), exhibit.name, " needs data that is not there: ", faults);
 }
 
 PlannedRun plan_run(const rp::RunSource& source, const rp::Exhibit& exhibit,
@@ -42,7 +64,6 @@ PlannedRun plan_run(const rp::RunSource& source, const rp::Exhibit& exhibit,
   run.experiment = read_experiment(source.config, overrides);
   run.need = rp::need_of(run.folder, run.experiment);
   if (run.need == rp::Need::Nothing) run.budgets = missing_budgets(exhibit, run);
-  if (run.need != rp::Need::Nothing || !run.budgets.empty()) require_data(source, run);
   return run;
 }
 
@@ -91,6 +112,7 @@ std::vector<PlannedRun> plan_runs(const rp::Exhibit& exhibit, const rp::Catalogu
     if (std::ranges::find(runs, member.run, &PlannedRun::name) != runs.end()) continue;
     runs.push_back(plan_run(*catalogue.find(member.run), exhibit, arguments));
   }
+  require_data(runs, exhibit, catalogue, arguments.data);
   return runs;
 }
 

@@ -22,7 +22,7 @@ struct ReproduceArguments {
   std::string name, scale = "small", out = "runs/reproduce", device = "cpu", recipes;
   DataFolders data;
   std::vector<std::string> overrides;
-  bool list = false, dry_run = false, json = false;
+  bool scale_is_given = false, list = false, dry_run = false, json = false;
 };
 
 /// A run that an exhibit needs, and what is left to do for it.
@@ -33,6 +33,8 @@ struct PlannedRun {
   std::vector<std::string> data_overrides{};  ///< where its data lies, as --set has it
   reproduce::Need need = reproduce::Need::Train;
   std::vector<int64_t> budgets{};  ///< what a finished run has yet to be evaluated with
+
+  bool is_done() const { return need == reproduce::Need::Nothing && budgets.empty(); }
 };
 
 /// --recipes, or configs/reproduce here, or beside one of the folders above the program.

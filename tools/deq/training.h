@@ -18,6 +18,7 @@ struct TrainingJob {
   std::string device = "cpu";
   std::chrono::seconds timeout{600};  ///< of every wait for other processes
   bool quiet = false;
+  std::string how_to_go_on{};  ///< after an interruption; empty: with deq train --resume
 };
 
 struct TrainingResult {
@@ -30,7 +31,8 @@ void require_equal_shares(const Recipe& recipe, int64_t processes);
 
 /// Trains in the job's folder, which is new or to be resumed, in as many processes as a launcher
 /// has started. Prints one line an evaluation and a progress bar on standard error unless quiet.
-/// An interrupted training says how to go on and throws ExitStatus.
+/// A resumed run that has nothing left to do says so. An interrupted training says how to go on and
+/// throws ExitStatus.
 TrainingResult train(const TrainingJob& job);
 
 }  // namespace deq::cli

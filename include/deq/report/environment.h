@@ -6,13 +6,13 @@
 
 namespace deq {
 
-/// What a program runs on: a name and a value each.
+/// What a program runs on: a name and a value each; what the system does not tell is left out.
 using Environment = std::vector<std::pair<std::string, std::string>>;
 
 /// Of this process.
 Environment this_environment();
 
-/// environment.json in a run folder: what it was trained on.
+/// environment.json in a run folder: what it is trained on, on a GPU that one too, and since when.
 void record_environment(const std::filesystem::path& run, const std::string& device);
 
 /// Empty where it was not recorded.

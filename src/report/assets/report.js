@@ -11,6 +11,9 @@ const ITEMS = [
   ['diagonal', 'diagonal f = z', 'muted', 'dot'], ['star', 'equilibrium z*', 'curve', null, 'ring'],
 ].map(([key, label, colour, dash, symbol]) => ({ key, label, colour, dash, symbol })).concat(SOLVERS);
 const DASHES = ['solid', 'dash', 'dot', 'dashdot', 'longdash', 'longdashdot'];
+const SYMBOLS = ['circle', 'square', 'diamond', 'cross', 'triangle-up', 'x'];
+const RUN_COLOURS = 10; // --run-1 and so on, in report.css
+const FEW_POINTS = 20; // a curve with fewer gets markers: a line through one point is no line
 
 // ---------------------------------------------------------------- helpers
 /** An element with attributes and children; text always goes in as text, never as markup. */
@@ -26,6 +29,8 @@ const isNum = (v) => typeof v === 'number' && Number.isFinite(v);
 const list = (v) => (Array.isArray(v) ? v : []);
 const hasData = (v) => list(v).some(isNum);
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+
+const readableTime = (iso) => iso.replace('T', ' ').replace('Z', ' UTC');
 
 /** Three significant digits, a true minus sign, powers of ten where a plain number reads badly. */
 function fmt(v) {
@@ -59,17 +64,32 @@ function movingMean(ys, half) {
 
 // ---------------------------------------------------------------- data
 const usable = (slice) => hasData(slice?.z) && hasData(slice?.f);
+const isEquilibrium = (run) => isNum(run.summary?.nfe_forward) || hasData(run.metrics?.train?.nfe_forward);
+
+/** Metrics as the figures want them: lines leave out the shares that are zero, and the γ of an explicit network is of no effect. */
+function completeMetrics(run, reasons) {
+  const { gamma, ...others } = run.metrics?.train ?? {};
+  const train = isEquilibrium(run) ? { ...others, gamma } : others;
+  const solved = list(train.step).map((_, k) => reasons.some((reason) => isNum(train[reason]?.[k])));
+  if (!solved.includes(true)) return { ...run.metrics, train };
+  const share = (reason) => solved.map((line, k) => (line ? train[reason]?.[k] ?? 0 : null));
+  return { ...run.metrics, train: { ...train, ...Object.fromEntries(reasons.map((reason) => [reason, share(reason)])) } };
+}
+
 /** Runs get a label that tells them apart, and a fixed colour and dash in every figure. */
 function prepareRuns(runs) {
   const labels = runs.map((run) => {
     const gamma = String(run.gamma ?? '').trim();
     if (run.label) return run.label;
-    if (!gamma || !isNum(run.summary?.nfe_forward)) return run.name ?? 'run'; // an explicit network has no γ
+    if (!gamma || !isEquilibrium(run)) return run.name ?? 'run';
     return Number.isNaN(Number(gamma)) ? `γ: ${gamma}` : `γ = ${gamma}`;
   });
+  const columns = runs.flatMap((run) => Object.keys(run.metrics?.train ?? {}));
+  const reasons = [...new Set(['stopped.converged', ...columns.filter((name) => name.startsWith('stopped.'))])];
   const unique = (label) => labels.indexOf(label) === labels.lastIndexOf(label);
   return runs.map((run, k) => ({
-    ...run, key: `run${k}`, colour: `run-${(k % 6) + 1}`, dash: DASHES[(k + Math.floor(k / 6)) % DASHES.length], summary: run.summary ?? {},
+    ...run, key: `run${k}`, colour: `run-${(k % RUN_COLOURS) + 1}`, dash: DASHES[k % DASHES.length],
+    marker: SYMBOLS[k % SYMBOLS.length], summary: run.summary ?? {}, metrics: completeMetrics(run, reasons),
     label: unique(labels[k]) ? labels[k] : `${run.name ?? k + 1} (${labels[k]})`,
     slices: list(run.slices).filter(usable).map((s) => ({ ...s, iterates: s.iterates ?? {} })),
   }));
@@ -129,7 +149,7 @@ function tickText(digit, exponent) {
 /** A logarithmic axis with labels that can be read by themselves; a linear one where the values lie close together. */
 function logScale(values) {
   const [lo, hi] = extent(list(values).flat(Infinity).filter((v) => v > 0)) ?? [1, 1];
-  if (hi < 3 * lo) return { rangemode: 'normal' };
+  if (hi < 3 * lo) return { rangemode: lo === hi ? 'tozero' : 'normal' }; // around a single value Plotly goes one up and one down
   const [first, last] = [Math.floor(Math.log10(lo)), Math.ceil(Math.log10(hi))];
   const decades = Array.from({ length: last - first + 1 }, (_, k) => first + k).filter((_, k) => k % Math.ceil((last - first) / 7) === 0);
   const ticks = decades.flatMap((e) => (hi > 200 * lo ? [1] : [1, 2, 5]).map((digit) => [digit, e]));
@@ -200,7 +220,8 @@ function matrixTable(label, keys, columns, cell) {
 /** What a run that is not the synthetic one is judged by; only columns with a number are shown. */
 const JUDGED = [['accuracy', 'Accuracy, %'], ['top5', 'Top 5, %'], ['perplexity', 'Perplexity'], ['mean_iou', 'Mean IoU, %'],
   ['pixel_accuracy', 'Pixels, %'], ['loss', 'Loss'], ['nfe_forward', 'Evaluations'], ['residual', 'Residual'], ['rho', 'ρ'],
-  ['jacobian_norm', '‖J‖ F'], ['step', 'Steps'], ['seconds', 'Seconds'], ['peak_memory_mib', 'Peak memory, MiB']];
+  ['jacobian_norm', ['‖J‖', 'F']], ['step', 'Steps'], ['seconds', 'Seconds'], ['peak_memory_mib', 'Peak memory, MiB']];
+const withSubscript = ([text, below]) => [text, el('sub', {}, below)];
 const lastOf = (values) => list(values).filter(isNum).at(-1);
 const isSynthetic = (run) => isNum(run.summary.mse);
 const runHead = (r) => [r.label, r.label.startsWith(r.name) ? null : el('small', {}, r.name ?? '')];
@@ -221,7 +242,7 @@ function summarySection(runs) {
   byId('summary-rows').append(...synthetic.map((r) => row(runHead(r), columns.map((key) => fmt(r.summary[key])))));
   const value = (r, key) => r.summary[key] ?? lastOf(r.metrics?.train?.[key]);
   const judged = JUDGED.filter(([key]) => others.some((r) => isNum(value(r, key))));
-  const table = others.length ? plainTable('Summary of the runs', judged.map(([, text]) => text),
+  const table = others.length ? plainTable('Summary of the runs', judged.map(([, text]) => (list(text).length ? withSubscript(text) : text)),
     others.map((r) => [runHead(r), judged.map(([key]) => fmt(value(r, key)))])) : [];
   const keys = [...new Set(runs.flatMap((r) => Object.keys(r.summary)))];
   const all = matrixTable('All measured values', keys, runs, (r, key) => fmt(r.summary[key]));
@@ -245,37 +266,40 @@ function configSection(runs) {
   show('configuration', [comparison, shown.map(source)]);
 }
 
-/** One column for all runs that were made in the same environment. */
+/** One column for all runs that were made in the same environment, whenever they were started. */
 function environmentSection(environment, runs) {
   const groups = new Map();
   for (const r of runs.filter(({ environment: own }) => Object.keys(own ?? {}).length)) {
-    const key = JSON.stringify(r.environment);
+    const key = JSON.stringify({ ...r.environment, started: null });
     groups.set(key, [...(groups.get(key) ?? []), r]);
   }
+  const started = (group) => {
+    const times = group.map((r) => r.environment.started).filter(Boolean).sort().map(readableTime);
+    return times.length ? { started: [...new Set([times[0], times.at(-1)])].join(' to ') } : {};
+  };
   const columns = [...groups.values()].map((group) => ({
-    label: group.length === runs.length && runs.length > 1 ? 'All runs' : names(group), values: group[0].environment }));
+    label: group.length === runs.length && runs.length > 1 ? 'All runs' : names(group),
+    values: { ...group[0].environment, ...started(group) } }));
   columns.push({ label: columns.length ? 'This page' : 'Value', values: environment ?? {} });
   const keys = [...new Set(columns.flatMap((c) => Object.keys(c.values)))];
   if (keys.length) show('environment', matrixTable('Environment', keys, columns, (c, key) => c.values[key] ?? '–'));
 }
 
 // ---------------------------------------------------------------- what a recipe asks for
-const AXES = { seconds: 'seconds of training', budget: 'evaluations of f', jacobian_norm: '‖J‖ F' };
-const SYMBOLS = ['circle', 'square', 'diamond', 'cross', 'triangle-up', 'x'];
+const AXES = { seconds: 'seconds of training', budget: 'evaluations of f', jacobian_norm: '‖J‖<sub>F</sub>' };
 
 function extraTraces({ kind, log, series }, runs) {
   return series.flatMap((s) => {
-    const k = runs.findIndex((r) => r.label === s.label);
-    const run = runs[k] ?? { key: s.label, colour: 'muted', dash: 'dot', label: s.label };
+    const other = { key: s.label, colour: 'muted', dash: 'dot', marker: 'circle', label: s.label };
+    const run = runs.find((r) => r.label === s.label) ?? other;
     const text = { hovertemplate: `${s.label}: %{y:.4g}<extra></extra>` };
     if (kind === 'bars') {
       return { type: 'bar', meta: run.key, x: [s.label], y: s.y, text: s.y.map(fmt), textposition: 'outside', cliponaxis: false,
         marker: { color: css(run.colour) }, ...text };
     }
-    const marker = { color: css(run.colour), size: 8, symbol: SYMBOLS[Math.max(k, 0) % SYMBOLS.length] };
+    const marker = { color: css(run.colour), size: 8, symbol: run.marker };
     if (kind === 'points') return trace(run.key, s.x, s.y, {}, { mode: 'markers', marker, ...text });
-    const curves = curveTraces(run, { step: s.x }, s.y, log);
-    return s.y.length < 20 ? curves.map((c) => ({ ...c, mode: 'lines+markers', marker: { ...marker, size: 6 } })) : curves;
+    return curveTraces(run, s.x, s.y, log);
   });
 }
 
@@ -290,7 +314,7 @@ function reproductionSection(extras, runs) {
     const [lo, hi] = extent(f.series.map((s) => s.y)) ?? [0, 1];
     const log = f.log && lo > 0 && !bars;
     const yScale = { ...(log ? logScale(f.series.map((s) => s.y)) : { rangemode: 'tozero' }), ...(bars ? { range: [0, hi * 1.15] } : {}) };
-    const xScale = bars ? { type: 'category', nticks: 0, showticklabels: false } : { nticks: 5 };
+    const xScale = bars ? { type: 'category', nticks: 0, tickangle: 'auto' } : { nticks: 5 };
     return plot(group, figure(f.title, f.caption), { build: () => extraTraces({ ...f, log }, runs),
       layout: () => ({ xaxis: axis(AXES[f.x_label] ?? f.x_label, xScale), yaxis: axis('', yScale) }),
       label: `${f.title}, for ${names(f.series)}` });
@@ -526,19 +550,33 @@ function evaluationsSection(runs) {
   if (top) show('evaluations', [], legend(group));
 }
 
-function curveTraces(run, { step }, values, log) {
+function curveTraces(run, xs, values, log) {
   const y = values.map((v) => (isNum(v) && !(log && v <= 0) ? v : null)); // a log axis has no zero
-  const x = step ?? y.map((_, k) => k);
+  const x = hasData(xs) ? xs : y.map((_, k) => k);
   const style = { color: css(run.colour), width: 2, dash: run.dash };
-  const hovertemplate = `${run.label}: %{y:.4g} at %{x}<extra></extra>`;
-  const main = (ys) => trace(run.key, x, ys, style, { connectgaps: true, mode: y.length < 3 ? 'markers' : 'lines', hovertemplate });
+  const marked = { mode: 'lines+markers', marker: { color: style.color, size: 6, symbol: run.marker } };
+  const main = (ys) => trace(run.key, x, ys, style, { connectgaps: true, hovertemplate: `${run.label}: %{y:.4g} at %{x}<extra></extra>`,
+    ...(y.filter(isNum).length < FEW_POINTS ? marked : {}) });
   if (y.length < 100) return [main(y)];
   const faint = { opacity: 0.22, hoverinfo: 'skip', hovertemplate: null };
   return [trace(run.key, x, y, { color: style.color, width: 1 }, faint), main(movingMean(y, Math.ceil(y.length / 60)))];
 }
 
+/** Buttons that say what the curves are drawn over; `over.key` is the one in force. */
+function axisSwitch(group, over) {
+  const buttons = [...byId('axis').querySelectorAll('button')];
+  byId('axis').hidden = false;
+  byId('axis').addEventListener('click', ({ target: { dataset } }) => {
+    if (!dataset.over) return;
+    over.key = dataset.over;
+    for (const button of buttons) button.setAttribute('aria-pressed', button.dataset.over === over.key);
+    group.panels.forEach(draw);
+  });
+}
+
 function trainingSection(runs) {
   const group = newGroup();
+  const over = { key: 'step' };
   for (const target of document.querySelectorAll('#training figure')) {
     const { split, key } = target.dataset;
     const values = (r) => list(r.metrics?.[split]?.[key]);
@@ -547,18 +585,21 @@ function trainingSection(runs) {
     const log = 'log' in target.dataset && lo >= 0 && hi > 0;
     const scale = log ? logScale(shown.map(values)) : { rangemode: 'tozero' };
     if (!shown.length) target.remove();
-    else plot(group, target, { build: () => shown.flatMap((r) => curveTraces(r, r.metrics[split], values(r), log)),
-      layout: () => ({ xaxis: axis('step', { nticks: 5 }), yaxis: axis('', scale) }),
-      label: `${target.textContent} against the training step, for ${names(shown)}` });
+    else plot(group, target, { build: () => shown.flatMap((r) => curveTraces(r, r.metrics[split][over.key], values(r), log)),
+      // A zoom on one axis means nothing on the other.
+      layout: () => ({ xaxis: axis(AXES[over.key] ?? over.key, { nticks: 5, uirevision: over.key }), yaxis: axis('', scale) }),
+      label: `${target.textContent} against the training step or time, for ${names(shown)}` });
   }
-  if (group.panels.length) show('training', [], legend(group, runs));
+  if (!group.panels.length) return;
+  show('training', [], legend(group, runs));
+  if (runs.some((r) => hasData(r.metrics.train?.seconds))) axisSwitch(group, over);
 }
 
 // ---------------------------------------------------------------- the page
 function headings(data, runs) {
   if (data.title) byId('title').textContent = document.title = data.title;
   const when = String(data.generated ?? '');
-  const time = el('time', { datetime: when }, when.replace('T', ' ').replace('Z', ' UTC'));
+  const time = el('time', { datetime: when }, readableTime(when));
   byId('byline').append(`libdeq ${data.deq_version ?? ''} · ${runs.length} run${runs.length === 1 ? '' : 's'}${when && ' · '}`, time);
   for (const { id, dataset } of document.querySelectorAll('section:not([hidden])')) {
     byId('contents').append(el('li', {}, el('a', { href: `#${id}` }, dataset.name)));
