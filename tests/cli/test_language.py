@@ -123,8 +123,10 @@ class Learning(LanguageTest):
         greedy = json.loads(self.deq("generate", "run", "--prompt", "w03", "--words", "30", "--top",
                                      "1", "--json").stdout)
         followed = greedy["text"].split()
-        kept = sum(b == successor(a) for a, b in zip(followed, followed[1:]))
-        self.assertGreater(kept, len(followed) / 2, f"seed {SEED}: {greedy['text']}")
+        # Each pair once: the likeliest word may be itself, and is then repeated without end.
+        pairs = set(zip(followed, followed[1:]))
+        kept = sum(b == successor(a) for a, b in pairs)
+        self.assertGreater(kept, len(pairs) / 2, f"seed {SEED}: {greedy['text']}")
         self.assertLessEqual(greedy["evaluations_per_word"], 12)
 
     def test_transformer_xl_trains_on_the_same_text(self):
