@@ -63,6 +63,22 @@ std::vector<torch::Tensor> trained(const torch::nn::Module& module) {
   return parameters;
 }
 
+std::vector<torch::Tensor> own_inputs(const std::vector<torch::Tensor>& like, bool differentiable) {
+  auto own = like;
+  for (auto& input : own) {
+    if (!input.defined()) continue;
+    const bool leaf = differentiable && input.requires_grad();
+    input = own_memory(input).requires_grad_(leaf);
+  }
+  return own;
+}
+
+void copy_inputs(const std::vector<torch::Tensor>& own, const std::vector<torch::Tensor>& from) {
+  for (size_t i = 0; i < from.size(); ++i) {
+    if (from[i].defined()) copy_into(own[i], from[i]);
+  }
+}
+
 std::vector<torch::Tensor> leaves_of(const std::vector<torch::Tensor>& inputs,
                                      const std::vector<torch::Tensor>& parameters) {
   std::vector<torch::Tensor> leaves;

@@ -35,6 +35,11 @@ void copy_into(const torch::Tensor& own, const torch::Tensor& from);
 /// A copy to be copied into.
 torch::Tensor own_memory(const torch::Tensor& like);
 
+/// Copies of a pass's inputs to be copied into; those that require gradients do so too where they
+/// are to be differentiated. What is undefined stays so.
+std::vector<torch::Tensor> own_inputs(const std::vector<torch::Tensor>& like, bool differentiable);
+void copy_inputs(const std::vector<torch::Tensor>& own, const std::vector<torch::Tensor>& from);
+
 /// The parameters that require gradients.
 std::vector<torch::Tensor> trained(const torch::nn::Module& module);
 

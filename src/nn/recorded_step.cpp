@@ -20,11 +20,7 @@ RecordedStep::RecordedStep(const StepShape& like)
       parameters_(trained(*like.cell)),
       work_(like.z.device(), parameters_),
       z_(own_memory(like.z)) {
-  for (const auto& input : like.inputs) {
-    inputs_.push_back(input.defined() ? own_memory(input) : input);
-    const bool leaf = with_gradients_ && input.defined() && input.requires_grad();
-    if (leaf) inputs_.back().requires_grad_();
-  }
+  inputs_ = own_inputs(like.inputs, with_gradients_);
   own_leaves_ = leaves_of(inputs_, parameters_);
   prepare_graph_ = work_.record_forward([this] {
     const torch::AutoGradMode on_tape(with_gradients_);
@@ -39,9 +35,7 @@ RecordedStep::RecordedStep(const StepShape& like)
 }
 
 void RecordedStep::load(const Inputs& inputs) {
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    if (inputs[i].defined()) copy_into(inputs_[i], inputs[i]);
-  }
+  copy_inputs(inputs_, inputs);
   prepare_graph_->replay();
 }
 

@@ -49,12 +49,7 @@ class RecordedFunction {
       : parameters_(differentiable ? trained(modules) : Tensors()),
         work_(like.front().device(), parameters_) {
     const UntouchedBuffers untouched(modules);
-    for (const auto& input : like) {
-      inputs_.push_back(input.defined() ? own_memory(input) : input);
-      if (differentiable && input.defined() && input.requires_grad()) {
-        inputs_.back().requires_grad_();
-      }
-    }
+    inputs_ = own_inputs(like, differentiable);
     value_graph_ = work_.record_forward([this, function, differentiable] {
       const torch::AutoGradMode on_tape(differentiable);
       value_ = function(inputs_);
@@ -67,9 +62,7 @@ class RecordedFunction {
   }
 
   torch::Tensor value(const Tensors& inputs) {
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      if (inputs[i].defined()) copy_into(inputs_[i], inputs[i]);
-    }
+    copy_inputs(inputs_, inputs);
     value_graph_->replay();
     return value_.detach().clone();
   }

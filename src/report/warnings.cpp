@@ -9,8 +9,6 @@
 namespace deq {
 namespace {
 
-using Line = std::map<std::string, MetricValue>;
-
 constexpr double kLargeResidual = 0.01;
 constexpr double kLargeAdjointResidual = 0.1;
 
@@ -21,22 +19,26 @@ struct Course {
   double last_positive_step = 0;
 };
 
-Course course(const std::vector<Line>& lines, const std::string& split, const std::string& name) {
+Course course(const std::vector<Metrics>& lines, const std::string& split,
+              const std::string& name) {
   Course result;
   for (const auto& line : lines) {
-    const Metrics metrics(line.begin(), line.end());
-    const double value = number(metrics, name);
-    if (text(metrics, "split") != split || !(value == value)) continue;
+    const double value = number(line, name);
+    if (text(line, "split") != split || !(value == value)) continue;
     result.last = value;
     result.largest = std::max(result.largest, value);
-    if (value > 0) result.last_positive_step = number(metrics, "step");
+    if (value > 0) result.last_positive_step = number(line, "step");
   }
   return result;
 }
 
 }  // namespace
 
-std::vector<std::string> warnings_about(const std::vector<Line>& lines) {
+std::vector<std::string> warnings_about(
+    const std::vector<std::map<std::string, MetricValue>>& run) {
+  std::vector<Metrics> lines;
+  lines.reserve(run.size());
+  for (const auto& line : run) lines.emplace_back(line.begin(), line.end());
   std::vector<std::string> warnings;
   if (course(lines, "valid", "residual").last > kLargeResidual) {
     warnings.emplace_back(
