@@ -33,18 +33,6 @@ at::Tensor call(const at::Tensor& x, at::ScalarType type) {
   return op.call(x, type);
 }
 
-struct DenseImages : torch::autograd::Function<DenseImages> {
-  static at::Tensor forward(torch::autograd::AutogradContext* /*context*/, const at::Tensor& x,
-                            at::ScalarType type) {
-    return call(x, type);
-  }
-
-  static torch::autograd::tensor_list backward(torch::autograd::AutogradContext* /*context*/,
-                                               torch::autograd::tensor_list gradients) {
-    return {gradients[0].to(at::kFloat), at::Tensor()};
-  }
-};
-
 void call_spread(const at::Tensor& dense, const at::Tensor& place) {
   const at::AutoDispatchBelowAutograd below_autograd;
   static const auto op =
@@ -110,7 +98,7 @@ std::vector<at::Tensor> dense_images(const std::vector<at::Tensor>& parts, at::S
 
 at::Tensor dense_images(const at::Tensor& x, at::ScalarType type) {
   if (is_done(x, type)) return x;
-  if (serves(x, type)) return DenseImages::apply(x, type);
+  if (serves(x, type)) return DenseParts::apply(at::TensorList(x), type)[0];
   return x.to(type).contiguous(kOrder);
 }
 
