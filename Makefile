@@ -1,6 +1,7 @@
 # Everything a newcomer needs, as one word each. `make help` lists them.
 #
 #   JOBS=n    parallel jobs (default: all cores)
+#   ROOMS=... of make asan: only the C++ tests of these folders of tests/
 #   BENCH=... arguments for `make bench`, e.g. BENCH=--benchmark_filter=anderson
 #   DEQ_LIBTORCH, DEQ_TORCH, DEQ_NO_APT, ...: see scripts/setup.sh --help
 
@@ -8,20 +9,23 @@ JOBS  ?= $(shell nproc 2>/dev/null || echo 2)
 BENCH ?=
 
 .DEFAULT_GOAL := build
-.PHONY: help setup setup-test setup-dev build test demo debug asan tsan bench format check-format tidy install clean distclean
+.PHONY: help setup setup-test setup-dev build test demo dev check-files debug asan tsan fuzz bench format check-format tidy install clean distclean
 
 help:
 	@echo 'make demo          set up, build, run the demonstration into runs/demo'
 	@echo 'make build         set up and build the release preset: build/release/bin/deq'
 	@echo 'make test          build and run every test'
 	@echo 'make asan          the same with the address and undefined-behaviour sanitizers'
-	@echo 'make tsan          the tests of the threaded loader with the thread sanitizer'
+	@echo 'make tsan          the tests of what has threads with the thread sanitizer'
+	@echo 'make fuzz          feed made-up files to everything that reads one (DEQ_FUZZ_SECONDS each, 60)'
+	@echo 'make dev           build file by file, into build/dev: for working on the code'
 	@echo 'make debug         build the debug preset'
 	@echo 'make bench         build and run the benchmarks'
 	@echo 'make install       install the release build (PREFIX=/usr/local)'
 	@echo 'make setup         only fetch what the build needs (into .deps/)'
 	@echo 'make format        rewrite the sources with clang-format; check-format only looks'
 	@echo 'make tidy          clang-tidy over src/ and tools/'
+	@echo 'make check-files   every file compiles alone, and includes what docs/architecture.md allows'
 	@echo 'make clean         remove build/; distclean removes .deps/ too'
 
 setup:
@@ -43,29 +47,40 @@ endef
 build: setup
 	$(call build_preset,release)
 
+dev: setup
+	$(call build_preset,dev)
+
 debug: setup
 	$(call build_preset,debug)
 
+# Its last lines say what was skipped, and why.
 test: setup-test
 	$(call build_preset,release)
-	@cd build/release && ctest --output-on-failure -j $(JOBS)
+	@cd build/release && ctest --output-on-failure -j $(JOBS) --output-junit tests.xml --test-output-size-passed 1000000; \
+	  status=$$?; ../../scripts/list_skipped.py tests.xml; exit $$status
 
+# All tests, or those of some rooms of tests/: make asan ROOMS="io data"
 asan: setup-test
-	$(call build_preset,asan)
-	@cd build/asan && ctest --output-on-failure -j $(JOBS)
+	$(call build_preset,asan,$(ROOMS:%=test_%))
+	@cd build/asan && ctest --output-on-failure -j $(JOBS) $(if $(ROOMS),-R '^test_($(subst $() ,|,$(ROOMS)))$$')
 
-# Only what starts threads of its own. OpenMP's runtime is not instrumented, so it gets one thread.
+# What starts threads or processes of its own, and what they call. Neither libtorch nor OpenMP's runtime is
+# instrumented, so OpenMP gets one thread.
+THREADED = data nn solvers distributed
 tsan: setup
-	@test -f build/tsan/build.ninja || cmake --preset tsan
-	@cmake --build build/tsan -j $(JOBS) --target test_data
-	@OMP_NUM_THREADS=1 TSAN_OPTIONS=suppressions=$(CURDIR)/cmake/tsan.supp \
-	  build/tsan/bin/test_data --gtest_brief=1
+	$(call build_preset,tsan,$(THREADED:%=test_%))
+	@cd build/tsan && ctest --output-on-failure -R '^test_($(subst $() ,|,$(THREADED)))$$'
+
+fuzz: setup-dev
+	$(call build_preset,fuzz,fuzzers)
+	@scripts/fuzz.sh
 
 demo: setup
 	$(call build_preset,release,deq_cli)
 	build/release/bin/deq demo
 
-bench: build
+bench: setup
+	$(call build_preset,release,deq_benchmarks deq_side_by_side)
 	build/release/bin/deq_benchmarks $(BENCH)
 
 PREFIX ?= /usr/local
@@ -78,9 +93,16 @@ format: setup-dev
 check-format: setup-dev
 	@scripts/check_format.sh
 
+# Both look at file by file, as the preset dev compiles them.
 tidy: setup-dev
-	@test -f build/release/build.ninja || cmake --preset release
-	@scripts/check_tidy.sh build/release
+	@test -f build/dev/build.ninja || cmake --preset dev
+	@scripts/check_tidy.sh build/dev
+
+check-files: setup
+	@test -f build/dev/build.ninja || cmake --preset dev
+	@cmake --build build/dev -j $(JOBS) --target deq_pch
+	@scripts/check_files.py build/dev
+	@scripts/check_layers.py
 
 clean:
 	rm -rf build

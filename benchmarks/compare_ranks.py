@@ -6,7 +6,7 @@
 Needs a release build (make build) and a folder DIR of images of 32 x 32, DIR/train/<class>/ and
 DIR/test/<class>/ of ten classes. The model is ResNet-18 (11.2M parameters). Both sides run N processes of one thread at the same time, each with the same number of samples a
 step, so that they compete for the machine alike; what is left is the exchange of gradients and the waiting
-for each other. Prints seconds a step (median over the steps after the first) and the share spent on that.
+for each other. Prints seconds per step (median over the steps after the first) and the share spent on that.
 """
 
 import argparse

@@ -12,8 +12,7 @@
 //
 // Where there is a GPU, every solve is measured there in three ways: "cuda" never asks the device
 // anything before its end, "cuda_asks" asks before each evaluation whether it is needed (the
-// tolerance is met by nothing but an exact fixed point), and "cuda_host" makes all decisions on the
-// host.
+// tolerance is met only by an exact fixed point), and "cuda_host" makes all decisions on the host.
 
 namespace {
 
@@ -57,7 +56,7 @@ BENCHMARK_CAPTURE(solve, limited_broyden, kLimitedBroyden)->Apply(shapes);
 void register_on_gpu(const deq::SolverOptions& options) {
   const auto add = [](const std::string& way, const deq::SolverOptions& o,
                       const deq::Callback& callback) {
-    const auto title = way + "/" + std::string(deq::name(o));
+    const auto title = way + "/" + std::string(deq::solver_name(o));
     benchmark::RegisterBenchmark(title.c_str(), [o, callback](benchmark::State& state) {
       solve_on(state, o, torch::kCUDA, callback);
     })->Apply(shapes);
@@ -71,7 +70,7 @@ void register_on_gpu(const deq::SolverOptions& options) {
 
 int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
-  if (deq::load_cuda().available) {
+  if (deq::cuda_status().available) {
     register_on_gpu(kPicard);
     register_on_gpu(kAnderson);
     register_on_gpu(kBroyden);

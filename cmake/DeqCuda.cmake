@@ -1,14 +1,17 @@
-# deq_cuda: the CUDA plugin, lib/libdeq_cuda.so beside the program's bin/.
+# deq_cuda: the CUDA part of the library, lib/libdeq_cuda.so; deq_lab_cuda: that of the laboratory,
+# which is NCCL and needs nccl.h.
 #
-# The program does not link it: it loads it with dlopen from <folder of deq>/../lib or from the
-# folder of deq itself. Sources: src/*/*_cuda.cu (kernels: no torch headers) and src/*/*_cuda.cpp
-# (torch's side: checks, streams, registration), of which nccl_cuda.cpp needs nccl.h.
+# Nothing links them: libdeq.so loads libdeq_cuda.so from its own folder where there is an NVIDIA
+# driver. Sources: *_cuda.cu (kernels: no torch headers) and *_cuda.cpp (torch's side: checks,
+# streams, registration) in src.
 #
 # nvcc is called by custom commands: CMake's own CUDA language wants a GPU or a guess at one when
 # it is enabled, and releases of CMake older than the toolkit guess wrong.
 
-file(GLOB deq_cuda_kernels CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/*/*_cuda.cu")
-file(GLOB deq_cuda_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/*/*_cuda.cpp")
+file(GLOB_RECURSE deq_cuda_kernels CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/*_cuda.cu")
+file(GLOB_RECURSE deq_cuda_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/*_cuda.cpp")
+list(FILTER deq_cuda_sources EXCLUDE REGEX "/src/lab/")
+file(GLOB_RECURSE deq_lab_cuda_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/lab/*_cuda.cpp")
 
 # deq_cuda_stop(reason): an error when CUDA was asked for, a line when it was only hoped for.
 macro(deq_cuda_stop)
@@ -21,10 +24,6 @@ endmacro()
 
 if(NOT DEQ_WITH_CUDA)
   message(STATUS "CUDA plugin: no (DEQ_WITH_CUDA=${DEQ_WITH_CUDA})")
-  return()
-endif()
-if(NOT deq_cuda_kernels AND NOT deq_cuda_sources)
-  message(STATUS "CUDA plugin: no (no *_cuda.cu in src)")
   return()
 endif()
 
@@ -74,7 +73,6 @@ if(DEQ_NCCL_INCLUDE)
   message(STATUS "NCCL: yes (${DEQ_NCCL_INCLUDE}/nccl.h)")
 else()
   message(STATUS "NCCL: no (nccl.h is not found); worlds of several GPUs are refused")
-  list(FILTER deq_cuda_sources EXCLUDE REGEX "/nccl_cuda\\.cpp$")
 endif()
 
 set(deq_nvcc_flags -std=c++20 -O3 --expt-relaxed-constexpr -lineinfo -Xcompiler=-fPIC,-Wall
@@ -108,26 +106,30 @@ foreach(source IN LISTS deq_cuda_kernels)
 endforeach()
 file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/cuda")
 
-add_library(deq_cuda SHARED ${deq_cuda_sources} ${deq_cuda_objects})
-set_target_properties(deq_cuda PROPERTIES LINKER_LANGUAGE CXX)
+# deq_add_plugin(target library source...): a shared library that uses ours and libtorch's CUDA part.
+# --no-as-needed: libtorch_cuda registers itself when loaded, whether a symbol of it is used or not.
+# Its own libraries need not be here: a shared library may have unresolved symbols. The runtime comes
+# from libtorch at run time, not from the toolkit.
+function(deq_add_plugin target library)
+  add_library(${target} SHARED ${ARGN})
+  set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX)
+  target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/src")
+  target_include_directories(${target} SYSTEM PRIVATE "${DEQ_CUDA_INCLUDE}")
+  target_link_libraries(${target} PRIVATE
+    ${library}
+    -Wl,--no-as-needed
+    "${DEQ_TORCH_LIBRARY_DIR}/libtorch_cuda.so" "${DEQ_TORCH_LIBRARY_DIR}/libc10_cuda.so"
+    -Wl,--as-needed
+    "${DEQ_CUDART}")
+  target_link_options(${target} PRIVATE -Wl,--allow-shlib-undefined)
+  deq_target_defaults(${target} PCH UNITY 16)
+  install(TARGETS ${target} LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+endfunction()
+
 set_source_files_properties(${deq_cuda_objects} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
-target_include_directories(deq_cuda PRIVATE
-  "${PROJECT_SOURCE_DIR}/include" "${PROJECT_BINARY_DIR}/include" "${PROJECT_SOURCE_DIR}/src")
-target_include_directories(deq_cuda SYSTEM PRIVATE "${DEQ_CUDA_INCLUDE}")
+deq_add_plugin(deq_cuda libdeq ${deq_cuda_sources} ${deq_cuda_objects})
 if(DEQ_NCCL_INCLUDE)
-  target_include_directories(deq_cuda SYSTEM PRIVATE "${DEQ_NCCL_INCLUDE}")
+  deq_add_plugin(deq_lab_cuda libdeq ${deq_lab_cuda_sources})
+  target_include_directories(deq_lab_cuda SYSTEM PRIVATE "${DEQ_NCCL_INCLUDE}")
 endif()
-deq_target_defaults(deq_cuda PCH)
-# --no-as-needed: libtorch_cuda registers itself when loaded, whether a symbol of it is used or
-# not. Its own libraries need not be here: a shared library may have unresolved symbols.
-target_link_libraries(deq_cuda PRIVATE
-  deq_torch::torch
-  -Wl,--no-as-needed
-  "${DEQ_TORCH_LIBRARY_DIR}/libtorch_cuda.so" "${DEQ_TORCH_LIBRARY_DIR}/libc10_cuda.so"
-  -Wl,--as-needed
-  "${DEQ_CUDART}")
-target_link_options(deq_cuda PRIVATE -Wl,--allow-shlib-undefined)
-# The runtime comes from libtorch at run time, not from the toolkit.
-set_target_properties(deq_cuda PROPERTIES INSTALL_RPATH "$ORIGIN;${DEQ_TORCH_LIBRARY_DIR}")
-install(TARGETS deq_cuda LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 message(STATUS "CUDA plugin: yes (nvcc ${deq_nvcc_version}, architectures ${DEQ_CUDA_ARCHITECTURES})")

@@ -1,16 +1,23 @@
-# Installs the library, its headers, what find_package(deq) reads, and the configurations.
+# Installs the libraries, their headers, what find_package(deq) reads, and the configurations.
 include(CMakePackageConfigHelpers)
 
+# deq_install(component library...): one export set per component, so that find_package(deq
+# COMPONENTS …) brings what is asked for.
 set(deq_config_dir "${CMAKE_INSTALL_LIBDIR}/cmake/deq")
-install(TARGETS libdeq EXPORT deqTargets ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
-if(EXISTS "${PROJECT_SOURCE_DIR}/include")
-  install(DIRECTORY include/ DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
-          FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
-endif()
-install(DIRECTORY configs DESTINATION "${CMAKE_INSTALL_DATADIR}/deq")
+function(deq_install component library)
+  install(TARGETS ${library} EXPORT deq_${component}
+          LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+  install(EXPORT deq_${component} FILE deq-${component}.cmake NAMESPACE deq::
+          DESTINATION "${deq_config_dir}")
+endfunction()
+deq_install(library libdeq)
+deq_install(models libdeq_models)
+deq_install(lab libdeq_lab)
+
+install(DIRECTORY include/ DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.h")
 install(FILES "${PROJECT_BINARY_DIR}/include/deq/version.h"
         DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/deq")
-install(EXPORT deqTargets NAMESPACE deq:: DESTINATION "${deq_config_dir}")
+install(DIRECTORY configs DESTINATION "${CMAKE_INSTALL_DATADIR}/deq")
 
 configure_package_config_file(cmake/deqConfig.cmake.in "${PROJECT_BINARY_DIR}/deqConfig.cmake"
                               INSTALL_DESTINATION "${deq_config_dir}")

@@ -1,5 +1,5 @@
 # deq_third_party: the headers our own sources use, none of them visible to users of the installed
-# library. All are header-only but those of the image formats, whose archives are linked by
+# library. All are header-only except those of the image formats, whose archives are linked by
 # deq_images::libraries.
 #
 # libtorch's include folder holds its own fmt (12.1 in 2.11.0), and comes first: that is the fmt

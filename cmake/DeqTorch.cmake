@@ -1,4 +1,4 @@
-# deq_torch::torch: libtorch 2.11, CPU part, as an imported target of our own.
+# deq_torch::torch: libtorch, CPU part, as an imported target of our own.
 #
 # find_package(Torch) is not used: with nvcc installed and no GPU it does not configure, and it
 # links libtorch_cuda.so, whose own libraries a CPU set-up does not have.
@@ -8,8 +8,8 @@
 # Output: DEQ_TORCH_DIR, DEQ_TORCH_LIBRARY_DIR, DEQ_TORCH_VERSION, deq_torch::torch
 # This file is installed too: deqConfig.cmake includes it.
 
-set(DEQ_LIBTORCH "" CACHE PATH "A libtorch 2.11: the folder with include/ and lib/")
-set(DEQ_TORCH_SERIES 2.11)
+set(DEQ_LIBTORCH "" CACHE PATH "A libtorch, 2.8 or newer: the folder with include/ and lib/")
+set(DEQ_MIN_TORCH 2.8)
 
 if(DEQ_LIBTORCH)
   set(DEQ_TORCH_DIR "${DEQ_LIBTORCH}")
@@ -19,7 +19,7 @@ elseif(DEQ_SETUP_LIBTORCH)
   set(DEQ_TORCH_DIR "${DEQ_SETUP_LIBTORCH}")
 else()
   message(FATAL_ERROR "No libtorch: run scripts/setup.sh, or give -DDEQ_LIBTORCH=/path/to/libtorch "
-                      "(version ${DEQ_TORCH_SERIES}, the folder with include/ and lib/).")
+                      "(version ${DEQ_MIN_TORCH} or newer, the folder with include/ and lib/).")
 endif()
 get_filename_component(DEQ_TORCH_DIR "${DEQ_TORCH_DIR}" ABSOLUTE)
 set(DEQ_TORCH_LIBRARY_DIR "${DEQ_TORCH_DIR}/lib")
@@ -42,9 +42,14 @@ foreach(file include/torch/headeronly/version.h include/torch/csrc/api/include/t
     endif()
   endif()
 endforeach()
-if(NOT DEQ_TORCH_VERSION MATCHES "^2\\.11\\.")
+# An installed libdeq was built with one release, DEQ_BUILT_WITH_TORCH, and works only with that
+# one.
+if(DEQ_BUILT_WITH_TORCH AND NOT DEQ_TORCH_VERSION STREQUAL DEQ_BUILT_WITH_TORCH)
+  message(FATAL_ERROR "The libtorch in ${DEQ_TORCH_DIR} is version ${DEQ_TORCH_VERSION}; this libdeq was "
+                      "built with ${DEQ_BUILT_WITH_TORCH}.")
+elseif(DEQ_TORCH_VERSION VERSION_LESS DEQ_MIN_TORCH)
   message(FATAL_ERROR "The libtorch in ${DEQ_TORCH_DIR} is version ${DEQ_TORCH_VERSION}; libdeq needs "
-                      "${DEQ_TORCH_SERIES}.x.")
+                      "${DEQ_MIN_TORCH} or newer.")
 endif()
 
 if(NOT TARGET deq_torch::torch)

@@ -12,8 +12,9 @@
 //   epoch 16: perplexity 1.04
 //   o rest. round and round it goes, and comes to rest. round and round it goes, and
 
-#include <deq/deq.h>
-#include <deq/train/optimiser.h>
+#include <deq/lab/data/text/segment_batches.h>
+#include <deq/lab/train/optimiser.h>
+#include <deq/models.h>
 #include <torch/torch.h>
 
 #include <cmath>
@@ -32,29 +33,30 @@ int main() {
     tokens[static_cast<int64_t>(i)] = static_cast<int64_t>(alphabet.find(book[i]));
   }
 
-  deq::DeqTransformer model(
-      deq::TransformerOptions{.vocabulary = static_cast<int64_t>(alphabet.size()),
-                              .cutoffs = {},
-                              .d_model = 64,
-                              .d_embed = 64,
-                              .heads = 4,
-                              .d_head = 16,
-                              .d_inner = 128,
-                              .tie_projections = {},
-                              .dropout = 0,
-                              .attention_dropout = 0,
-                              .init_std = 0.2});
+  deq::models::DeqTransformer model(
+      deq::models::TransformerOptions{.vocabulary = static_cast<int64_t>(alphabet.size()),
+                                      .cutoffs = {},
+                                      .d_model = 64,
+                                      .d_embed = 64,
+                                      .heads = 4,
+                                      .d_head = 16,
+                                      .d_inner = 128,
+                                      .tie_projections = {},
+                                      .dropout = 0,
+                                      .attention_dropout = 0,
+                                      .init_std = 0.2});
   model->to(torch::kDouble);  // so that every processor gives the same text
   const deq::EquilibriumPlan unrolled({.gradient = deq::Unrolled{.steps = 3}});
   const deq::EquilibriumPlan solved(
       {.forward = deq::Anderson{.max_evals = 12},
        .gradient = deq::Implicit{.solver = deq::Anderson{.max_evals = 12}}});
 
-  // Eight readers, each of its own part of the book: 15 characters a step, the 32 before in memory.
-  const deq::SegmentBatches batches(tokens, 15, deq::Shard{.batch_size = 8});
-  deq::Optimiser optimiser(deq::Adam{}, deq::trainable(*model));
+  // Eight readers, each of its own part of the book: 15 characters per step, the 32 before in
+  // memory.
+  const deq::lab::SegmentBatches batches(tokens, 15, deq::lab::Shard{.batch_size = 8});
+  deq::lab::Optimiser optimiser(deq::lab::Adam{}, deq::lab::trainable(*model));
   for (int epoch = 0; epoch < 16; ++epoch) {
-    deq::TransformerMemory memory{.capacity = 32};
+    deq::models::TransformerMemory memory{.capacity = 32};
     double nats = 0;
     for (int64_t i = 0; i < batches.batches(); ++i) {
       const auto batch = batches.batch(epoch, i);
@@ -76,7 +78,7 @@ int main() {
 
   model->eval();
   const torch::NoGradGuard no_grad;
-  deq::TransformerReading reading;
+  deq::models::TransformerReading reading;
   reading.memory.capacity = 32;
   for (int i = 0; i < 160; ++i) {  // 80 characters to read, then 80 to write
     const auto token = i < 80 ? tokens.slice(0, i, i + 1).unsqueeze(0)

@@ -1,5 +1,5 @@
 // Training into a run folder, then using the model from its checkpoint, as a program that ships it
-// would: the folder alone says what the model is.
+// would: the folder says what the model is.
 //
 // Expected output (numbers to 10%):
 //
@@ -10,11 +10,11 @@
 //   x =  2.0: z* =   4.61, target   4.82, converged after 4 evaluations
 
 #include <deq/deq.h>
-#include <deq/io/atomic_file.h>
-#include <deq/io/run_folder.h>
-#include <deq/train/run.h>
-#include <deq/train/synthetic.h>
-#include <deq/train/trainer.h>
+#include <deq/lab/io/atomic_file.h>
+#include <deq/lab/io/run_folder.h>
+#include <deq/lab/train/run.h>
+#include <deq/lab/train/synthetic.h>
+#include <deq/lab/train/trainer.h>
 #include <torch/torch.h>
 #include <unistd.h>
 
@@ -24,13 +24,14 @@
 
 /// What `deq train` does, without its progress bar: the paper's scalar task, made short.
 void train_into(const std::filesystem::path& run) {
-  deq::SyntheticConfig config;
+  deq::lab::SyntheticConfig config;
   config.train.epochs = 10;
-  const auto experiment = deq::experiment_from(config);
+  const auto experiment = deq::lab::experiment_from(config);
   const auto task = experiment.make_task(torch::kCPU);
-  deq::create_run_folder(run);
-  deq::write_file_atomically(deq::config_file(run), experiment.config);
-  deq::Trainer(*task, experiment.recipe, experiment.config, run, deq::World::alone(), {}).run();
+  deq::lab::create_run_folder(run);
+  deq::lab::write_file_atomically(deq::lab::config_file(run), experiment.config);
+  deq::lab::Trainer(*task, experiment.recipe, experiment.config, run, deq::lab::World::alone(), {})
+      .run();
 }
 
 int main() {
@@ -39,20 +40,21 @@ int main() {
   train_into(run);
 
   // From here on only the folder is known. Any key may be overridden, here the solver's budget.
-  const auto loaded = deq::load_run(run, torch::kCPU, deq::WhichCheckpoint::Best,
-                                    {"solver.forward.max_evals=20", "solver.forward.rtol=1e-5"});
+  const auto loaded =
+      deq::lab::load_run(run, torch::kCPU, deq::lab::WhichCheckpoint::Best,
+                         {"solver.forward.max_evals=20", "solver.forward.rtol=1e-5"});
   for (const auto& warning : loaded.warnings) std::printf("%s\n", warning.c_str());
   auto& model = *loaded.task->model().as<deq::Equilibrium>();
 
   const torch::NoGradGuard no_grad;
   const auto x = torch::linspace(-2, 2, 5).unsqueeze(1);
   const auto eq = model.forward(x);
-  const auto target = deq::synthetic_target(x);
+  const auto target = deq::lab::synthetic_target(x);
   for (int i = 0; i < 5; ++i) {
     const auto& solve = eq.report.samples[i];
     std::printf("x = %4.1f: z* = %6.2f, target %6.2f, %s after %d evaluations\n",
                 x[i].item<double>(), eq.z()[i].item<double>(), target[i].item<double>(),
-                deq::name(solve.status).data(), static_cast<int>(solve.evaluations));
+                deq::status_name(solve.status).data(), static_cast<int>(solve.evaluations));
   }
   std::filesystem::remove_all(run);
 }

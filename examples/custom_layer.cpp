@@ -29,13 +29,16 @@ struct WideCellImpl : deq::Cell {
     return {torch::zeros({x[0].size(0), w.size(0)}, x[0].options())};
   }
 
-  // What does not depend on z, once a solve.
+  // What does not depend on z, once per solve.
   deq::Context prepare(const deq::Inputs& x) override { return {u(x[0])}; }
 
-  // f itself, once an evaluation.
+  // f itself, once per evaluation.
   deq::State step(const deq::State& z, const deq::Context& context) override {
     return {torch::tanh(torch::addmm(context[0], z[0], w))};
   }
+
+  // Nothing else decides the result, so a GPU may replay it.
+  std::optional<deq::ReplayKey> replay_key() const override { return deq::ReplayKey{}; }
 
   torch::nn::Linear u;
   torch::Tensor w;
@@ -72,9 +75,10 @@ void train_and_measure(double gamma) {
   const torch::NoGradGuard no_grad;
   const auto eq = layer->forward(new_x);
   const auto error = torch::mse_loss(head(eq.z()), new_y) / new_y.var();
-  const auto evaluations = [&layer, &inputs = new_x](const deq::SolverOptions& solver) {
+  const auto evaluations = [&layer, &inputs = new_x](const deq::SolverOptions& options) {
     double sum = 0;
-    const auto report = layer->forward({inputs}, deq::Solver(solver)).report;
+    const deq::Solver solver(options);
+    const auto report = layer->forward({inputs}, {.solver = &solver}).report;
     for (const auto& sample : report.samples) sum += static_cast<double>(sample.evaluations);
     return sum / static_cast<double>(report.samples.size());
   };

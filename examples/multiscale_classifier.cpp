@@ -11,7 +11,7 @@
 //   budget 3: accuracy 99%
 //   budget 6: accuracy 100%
 
-#include <deq/deq.h>
+#include <deq/models.h>
 #include <torch/torch.h>
 
 #include <cmath>
@@ -39,14 +39,14 @@ Images draw(int64_t count) {
 
 int main() {
   torch::manual_seed(0);
-  deq::MdeqClassifier model(deq::MdeqOptions{.image_channels = 1,
-                                             .channels = {8, 16},
-                                             .expansion = 2,
-                                             .groups = 4,
-                                             .dropout = 0,
-                                             .head_channels = {4, 8},
-                                             .final_channels = 32,
-                                             .classes = 3});
+  deq::models::MdeqClassifier model(deq::models::MdeqOptions{.image_channels = 1,
+                                                             .channels = {8, 16},
+                                                             .expansion = 2,
+                                                             .groups = 4,
+                                                             .dropout = 0,
+                                                             .head_channels = {4, 8},
+                                                             .final_channels = 32,
+                                                             .classes = 3});
   const deq::EquilibriumPlan training(
       {.forward = deq::Anderson{.max_evals = 6},
        .gradient = deq::Implicit{.solver = deq::Anderson{.max_evals = 6}}});

@@ -43,11 +43,12 @@ int main() {
        {deq::SolverOptions(deq::Picard{.tol = tol}),
         deq::SolverOptions(deq::Anderson{.memory = 2, .tol = tol}),
         deq::SolverOptions(deq::Broyden{.tol = tol})}) {
-    const auto report = layer->forward({a}, deq::Solver(options)).report;
+    const deq::Solver solver(options);
+    const auto report = layer->forward({a}, {.solver = &solver}).report;
     for (int i = 0; i < 3; ++i) {
       const auto& sample = report.samples[i];
-      std::printf("%-8s a = %.1f: %s after %d evaluations\n", deq::name(options).data(),
-                  a[i].item<double>(), deq::name(sample.status).data(),
+      std::printf("%-8s a = %.1f: %s after %d evaluations\n", deq::solver_name(options).data(),
+                  a[i].item<double>(), deq::status_name(sample.status).data(),
                   static_cast<int>(sample.evaluations));
     }
   }
@@ -55,7 +56,7 @@ int main() {
   const deq::EquilibriumPlan precise(
       {.forward = deq::Broyden{.tol = {.rtol = 1e-12}},
        .gradient = deq::Implicit{.solver = deq::Broyden{.tol = {.rtol = 1e-12}}}});
-  const auto eq = layer->forward({a}, precise);
+  const auto eq = layer->forward({a}, {.plan = &precise});
   const auto rho = deq::spectral_radius(eq.linearization()).rho;
   eq.z().sum().backward();  // frees the graph that the linearisation shares, so it comes last
   const auto z = eq.z().detach();

@@ -14,14 +14,15 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 HEADERS = ROOT / "include/deq"
 TARGET = ROOT / "docs/api.md"
 # In the order in which a reader wants them; what is not named comes last.
-ROOMS = ["nn", "solvers", "adjoint", "jacobian", "core", "models", "data", "io", "train", "config",
-         "report", "distributed"]
+ROOMS = ["nn", "solvers", "adjoint", "jacobian", "core", "models", "lab/data", "lab/io", "lab/settings", "lab/train",
+         "lab/distributed", "lab/base"]
 INTRODUCTION = """<!-- Made by scripts/api_reference.py from the comments in include/deq; a test checks. -->
 
 # C++ API
 
-`#include <deq/deq.h>` has all that a model of your own needs; the headers of `io/`, `train/`, `config/` and `report/` that
-it leaves out are included one by one. Everything lives in `namespace deq`. The [examples](../examples) show it at work,
+`#include <deq/deq.h>` has all that a model of your own needs, in `namespace deq`: the target `deq::deq`. The models of the
+paper are in `<deq/models.h>` and `namespace deq::models`: the target `deq::models`. What trains, stores and loads is in
+`<deq/lab/…>` and `namespace deq::lab`, header by header: the target `deq::lab`. The [examples](../examples) show it at work,
 [own-layer.md](own-layer.md) explains one of them.
 
 A module `FooImpl` is used through its holder `Foo`, as libtorch's own are. Options are aggregates: name the fields that differ
@@ -132,8 +133,9 @@ def prose(comment):
 
 def header_reference(path):
     text = path.read_text(encoding="utf-8")
-    before, _, inside = text.partition("namespace deq {\n")
-    inside = inside.rpartition("}  // namespace deq")[0]
+    namespace = re.findall(r"^namespace (deq(?:::models|::lab)?) {$", text, re.M)[-1]
+    before, _, inside = text.rpartition(f"namespace {namespace} {{\n")
+    inside = inside.rpartition(f"}}  // namespace {namespace}")[0]
     sections, block, comment = [], [], []
 
     def flush():
@@ -158,16 +160,24 @@ def header_reference(path):
     return sections
 
 
+def room_of(path):
+    """nn, models, lab/train: where a header belongs, subfolders left aside."""
+    parts = path.relative_to(HEADERS).parts
+    return "/".join(parts[:2]) if parts[0] == "lab" else parts[0]
+
+
 def reference():
-    rooms = sorted({path.parent.name for path in HEADERS.glob("*/*.h")},
-                   key=lambda room: (ROOMS.index(room) if room in ROOMS else len(ROOMS), room))
-    parts = [INTRODUCTION.strip(), " · ".join(f"[{room}](#{room})" for room in rooms)]
+    headers = {}
+    for path in sorted(HEADERS.glob("*/**/*.h")):
+        headers.setdefault(room_of(path), []).append(path)
+    rooms = sorted(headers, key=lambda room: (ROOMS.index(room) if room in ROOMS else len(ROOMS), room))
+    parts = [INTRODUCTION.strip(), " · ".join(f"[{room}](#{room.replace('/', '')})" for room in rooms)]
     for room in rooms:
         parts.append(f"## {room}")
-        for path in sorted((HEADERS / room).glob("*.h")):
+        for path in headers[room]:
             sections = header_reference(path)
             if sections:
-                parts += [f"### `deq/{room}/{path.name}`", *sections]
+                parts += [f"### `deq/{path.relative_to(HEADERS)}`", *sections]
     return "\n\n".join(parts) + "\n"
 
 

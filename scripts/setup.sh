@@ -7,8 +7,10 @@ usage() {
   cat <<'TEXT'
 usage: scripts/setup.sh [--test] [--dev] [--help]
 
-  --test   also TensorBoard and safetensors for Python, which the tests read our files with
-  --dev    also clang-format-14 and clang-tidy-14 (for make format, make tidy)
+  --test   also TensorBoard and safetensors for Python, which the tests read our files with, and
+           Chromium, which they look at reports with
+  --dev    also clang-format-14, clang-tidy-14, and clang-14 with its sanitizers (for make format,
+           make tidy, make fuzz)
 
 What it does:
   1. system packages: a C++20 compiler, CMake, Ninja, Python's venv and a few -dev packages,
@@ -22,7 +24,7 @@ What it does:
   6. .deps/env.cmake, which tells CMake where these are
 
 Environment:
-  DEQ_LIBTORCH=DIR    use this libtorch 2.11 (a folder with include/ and lib/: an unpacked
+  DEQ_LIBTORCH=DIR    use this libtorch, 2.8 or newer (a folder with include/ and lib/: an unpacked
                       libtorch, or site-packages/torch) instead of the wheel. Remembered for
                       later runs; DEQ_LIBTORCH=wheel forgets it.
   DEQ_TORCH=cpu|cuda  which set of wheels: cpu is torch without its GPU libraries (520 MB to
@@ -36,7 +38,7 @@ TEXT
 }
 
 readonly TORCH_VERSION=2.11.0
-readonly TORCH_SERIES=2.11
+readonly MIN_TORCH=2.8
 readonly TORCH_CPU_SET=("torch==$TORCH_VERSION" nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85)
 readonly PLOTLY_VERSION=7.1.0
 readonly PYTOMLPP_VERSION=1.1.0  # holds toml++ 3.4.0
@@ -78,7 +80,10 @@ at_least() {
   return 0
 }
 
-[[ $(uname -s)-$(uname -m) == Linux-x86_64 ]] || fail "libdeq builds on 64-bit x86 Linux; this is $(uname -s) on $(uname -m)."
+case $(uname -s)-$(uname -m) in
+  Linux-x86_64 | Linux-aarch64) ;;
+  *) fail "libdeq builds on Linux on 64-bit x86 or ARM; this is $(uname -s) on $(uname -m)." ;;
+esac
 
 case ${DEQ_TORCH:-} in '' | cpu | cuda) ;; *) fail "DEQ_TORCH=$DEQ_TORCH: must be cpu or cuda." ;; esac
 
@@ -181,8 +186,12 @@ list_missing() {
   if ((dev)); then
     have clang-format-14 || need clang-format-14
     have clang-tidy-14 || need clang-tidy-14
+    have clang++-14 || need clang-14
+    compgen -G '/usr/lib/llvm-14/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a' >/dev/null || need libclang-rt-14-dev
   fi
 }
+
+has_browser() { have chromium || have chromium-browser || have google-chrome; }
 
 # The command that installs packages, as words: empty when there is none.
 root_prefix() {
@@ -245,6 +254,18 @@ if ! have ccache && [[ ! -f $DEPS/ccache.tried ]] && root_prefix >/dev/null; the
   touch "$DEPS/ccache.tried"
 fi
 
+# The tests of reports in a browser are skipped where there is none. Ubuntu's package is a snap, which does
+# not start everywhere. Tried once.
+if ((with_tests)) && ! has_browser && [[ ! -f $DEPS/chromium.tried ]]; then
+  if grep -qs '^ID=debian' /etc/os-release && apt_has chromium; then
+    say "installing chromium (for the tests of reports; 100 MB to download, once)"
+    apt_install chromium || say "no chromium: the tests of reports in a browser will be skipped"
+  else
+    say "no Chromium: the tests of reports in a browser will be skipped; install the package chromium to run them"
+  fi
+  touch "$DEPS/chromium.tried"
+fi
+
 # ---- 2. libtorch ----------------------------------------------------------------------------
 
 # torch_version DIR: the version of the libtorch in DIR, or nothing
@@ -266,8 +287,8 @@ check_libtorch() {
     fail "DEQ_LIBTORCH=$1: no libtorch there (it must hold include/torch/csrc/api/include/torch/torch.h, lib/libtorch_cpu.so and lib/libc10.so)."
   local v
   v=$(torch_version "$1")
-  [[ $v == "$TORCH_SERIES".* ]] ||
-    fail "DEQ_LIBTORCH=$1: this is libtorch ${v:-of an unknown version}; libdeq needs $TORCH_SERIES.x."
+  [[ -n $v ]] && at_least "$v" $MIN_TORCH ||
+    fail "DEQ_LIBTORCH=$1: this is libtorch ${v:-of an unknown version}; libdeq needs $MIN_TORCH or newer."
 }
 
 has_driver() {

@@ -158,7 +158,7 @@ class TorchdeqMdeq(nn.Module):
         return logits, self.jacobian(f, states[-1]) if self.penalty and self.training else 0.0
 
     def inject(self, images):
-        """What f needs beside the state, and its normalised weights: once a solve."""
+        """What f needs beside the state, and its normalised weights: once per solve."""
         reset_norm(self.fullstage)
         return self.downsample(images)
 

@@ -56,7 +56,7 @@ class AdaptiveEmbedding(nn.Module):
 
 
 class AdaptiveSoftmax(nn.Module):
-    """Tables are the embedding's, and so are the projections of all clusters but the first."""
+    """Tables are the embedding's, and so are the projections of all clusters except the first."""
 
     def __init__(self, sizes, embedding):
         super().__init__()
@@ -176,7 +176,7 @@ class TorchdeqTransformer(nn.Module):
                            f_tol=0.0, b_tol=0.0, f_stop_mode="rel", b_stop_mode="rel", ift=True, hook_ift=True)
 
     def given(self, tokens, past, past_injection):
-        """What f needs beside the state, and its normalised weights: once a solve."""
+        """What f needs beside the state, and its normalised weights: once per solve."""
         reset_norm(self.func)
         queries, keys = tokens.shape[1], past.shape[1] + tokens.shape[1]
         injection = torch.cat([past_injection, self.inject_conv(self.word_emb(tokens))], 1)

@@ -41,7 +41,7 @@ void check(Subject& subject, const std::string& path) {
     answer.tensors["grad." + item.key()] = item.value().grad();
   }
   for (auto& item : answer.tensors) item.second = item.second.detach().contiguous();
-  deq::write_safetensors(path + ".out", answer);
+  deq::lab::write_safetensors(path + ".out", answer);
 }
 
 void train(Subject& subject, const deq::EquilibriumPlan& plan, bool penalised) {
@@ -85,7 +85,7 @@ int main(int argc, char** argv) {
   const deq::EquilibriumOptions plan{
       .forward = solver(name, std::stoi(argv[5])),
       .gradient = deq::Implicit{.solver = solver(name, std::stoi(argv[6]))}};
-  auto file = deq::read_safetensors(path);
+  auto file = deq::lab::read_safetensors(path);
   const auto samples = file.tensors.at(model == "mdeq" ? "images" : "tokens").size(0);
   const auto subject =
       model == "mdeq" ? make_mdeq(std::move(file)) : make_transformer(std::move(file));

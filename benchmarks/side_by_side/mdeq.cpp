@@ -1,5 +1,6 @@
-#include "deq/models/mdeq.h"
+#include "deq/models/mdeq/mdeq.h"
 
+#include <fmt/format.h>
 #include <torch/nn/functional/loss.h>
 
 #include "deq/jacobian/frobenius.h"
@@ -9,7 +10,7 @@ namespace {
 
 class Mdeq final : public Subject {
  public:
-  explicit Mdeq(deq::TensorFile file)
+  explicit Mdeq(deq::lab::TensorFile file)
       : Subject(std::move(file)),
         model_(options()),
         images_(tensor("images")),
@@ -27,15 +28,15 @@ class Mdeq final : public Subject {
     return loss;
   }
 
-  deq::TensorFile check() override {
+  deq::lab::TensorFile check() override {
     auto cell = model_->cell();
     const auto f =
         cell->step({tensor("z.0"), tensor("z.1")}, cell->prepare({model_->inject(images_)}));
     const auto logits = model_->classify(f);
     torch::nn::functional::cross_entropy(logits, labels_).backward();
-    deq::TensorFile answer;
+    deq::lab::TensorFile answer;
     answer.tensors["logits"] = logits;
-    for (size_t i = 0; i < f.size(); ++i) answer.tensors[c10::str("f.", i)] = f[i];
+    for (size_t i = 0; i < f.size(); ++i) answer.tensors[fmt::format("f.{}", i)] = f[i];
     return answer;
   }
 
@@ -45,18 +46,18 @@ class Mdeq final : public Subject {
   }
 
  private:
-  static deq::MdeqOptions options() {
-    auto options = deq::mdeq_preset("cifar-tiny");
+  static deq::models::MdeqOptions options() {
+    auto options = deq::models::mdeq_preset("cifar-tiny");
     options.dropout = 0;
     return options;
   }
 
-  deq::MdeqClassifier model_;
+  deq::models::MdeqClassifier model_;
   torch::Tensor images_, labels_;
 };
 
 }  // namespace
 
-std::unique_ptr<Subject> make_mdeq(deq::TensorFile file) {
+std::unique_ptr<Subject> make_mdeq(deq::lab::TensorFile file) {
   return std::make_unique<Mdeq>(std::move(file));
 }

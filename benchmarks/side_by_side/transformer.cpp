@@ -1,4 +1,4 @@
-#include "deq/models/transformer.h"
+#include "deq/models/transformer/transformer.h"
 
 #include "deq/jacobian/frobenius.h"
 #include "side_by_side/subject.h"
@@ -7,7 +7,7 @@ namespace {
 
 class Transformer final : public Subject {
  public:
-  explicit Transformer(deq::TensorFile file) : Subject(std::move(file)), model_(options()) {
+  explicit Transformer(deq::lab::TensorFile file) : Subject(std::move(file)), model_(options()) {
     load_weights();
     keep_first(tensor("tokens").size(0));
   }
@@ -23,13 +23,13 @@ class Transformer final : public Subject {
     return loss;
   }
 
-  deq::TensorFile check() override {
+  deq::lab::TensorFile check() override {
     auto cell = model_->cell();
     const auto context = cell->prepare(model_->cell_inputs(model_->inject(tokens_), memory_));
     const auto f = cell->step({tensor("z")}, context)[0];
     const auto nll = model_->cost(f, targets_);
     nll.mean().backward();
-    deq::TensorFile answer;
+    deq::lab::TensorFile answer;
     answer.tensors["f"] = f;
     answer.tensors["nll"] = nll;
     return answer;
@@ -44,9 +44,9 @@ class Transformer final : public Subject {
   }
 
  private:
-  /// The sizes are the peer's; its weights tell them.
-  deq::TransformerOptions options() const {
-    deq::TransformerOptions options;
+  /// The sizes are the peer's, read from its weights.
+  deq::models::TransformerOptions options() const {
+    deq::models::TransformerOptions options;
     options.d_model = options.d_embed = tensor("memory.z").size(2);
     options.heads = tensor("param.func.dec_attn.r_w_bias").size(0);
     options.d_head = tensor("param.func.dec_attn.r_w_bias").size(1);
@@ -55,17 +55,17 @@ class Transformer final : public Subject {
     return options;
   }
 
-  deq::TransformerOutput forward(const deq::EquilibriumPlan& plan) {
+  deq::models::TransformerOutput forward(const deq::EquilibriumPlan& plan) {
     return model_->forward(tokens_, targets_, memory_, plan);
   }
 
-  deq::DeqTransformer model_;
+  deq::models::DeqTransformer model_;
   torch::Tensor tokens_, targets_;
-  deq::TransformerMemory memory_;
+  deq::models::TransformerMemory memory_;
 };
 
 }  // namespace
 
-std::unique_ptr<Subject> make_transformer(deq::TensorFile file) {
+std::unique_ptr<Subject> make_transformer(deq::lab::TensorFile file) {
   return std::make_unique<Transformer>(std::move(file));
 }

@@ -4,7 +4,8 @@
 
 #include <utility>
 
-#include "deq/core/error.h"
+#include "core/jacobian_products.h"
+#include "core/require.h"
 
 namespace deq {
 namespace {
@@ -48,9 +49,9 @@ AdjointRule implicit_rule(Solver solver) {
   return [solver = std::move(solver)](const Linearization& at, const torch::Tensor& g,
                                       Report& report) {
     const Problem problem{
-        .f = [&](const torch::Tensor& u) { return at.passing_vjp(u) + g; },
+        .f = [&](const torch::Tensor& u) { return products_of(at).passing_vjp(u) + g; },
         .jacobian_product = [&](const torch::Tensor&, const torch::Tensor& v) { return at.vjp(v); },
-        .place_of_z = at.place_of_u()};
+        .z_buffer = products_of(at).u_buffer()};
     auto solution = solver.solve(problem, g);
     report = std::move(solution.report);
     return solution.z;
@@ -60,7 +61,7 @@ AdjointRule implicit_rule(Solver solver) {
 AdjointRule truncated_rule(int64_t terms) {
   return [terms](const Linearization& at, const torch::Tensor& g, Report& report) {
     auto u = g;
-    for (int64_t k = 0; k < terms; ++k) u = at.passing_vjp(u) + g;
+    for (int64_t k = 0; k < terms; ++k) u = products_of(at).passing_vjp(u) + g;
     report.status = Status::MaxEvaluations;
     report.evaluations = terms;
     return u;
@@ -70,7 +71,8 @@ AdjointRule truncated_rule(int64_t terms) {
 torch::Tensor attach_adjoint(const torch::Tensor& z_star, const Linearization& at, AdjointRule rule,
                              std::shared_ptr<Report> report) {
   return AttachAdjoint::apply(
-      at.f, z_star, c10::make_intrusive<AdjointCapsule>(at, std::move(rule), std::move(report)));
+      products_of(at).f(), z_star,
+      c10::make_intrusive<AdjointCapsule>(at, std::move(rule), std::move(report)));
 }
 
 }  // namespace deq

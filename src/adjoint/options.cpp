@@ -1,6 +1,6 @@
 #include "deq/adjoint/options.h"
 
-#include "deq/core/error.h"
+#include "core/require.h"
 
 namespace deq {
 namespace {
@@ -10,28 +10,28 @@ void check(const Implicit& o) {
 }
 
 void check(const Truncated& o) {
-  require(o.terms >= 0, "truncated: terms = ", o.terms, ", must be ≥ 0");
+  require(o.terms >= 0, "truncated: terms = {}, must be ≥ 0", o.terms);
 }
 
 void check(const JacobianFree&) {}
 
 void check(const Phantom& o) {
-  require(o.steps >= 1, "phantom: steps = ", o.steps, ", must be ≥ 1");
-  require(o.tau > 0 && o.tau <= 1, "phantom: tau = ", o.tau, ", must be in (0, 1]");
+  require(o.steps >= 1, "phantom: steps = {}, must be ≥ 1", o.steps);
+  require(o.tau > 0 && o.tau <= 1, "phantom: tau = {:g}, must be in (0, 1]", o.tau);
 }
 
 void check(const Unrolled& o) {
-  require(o.steps >= 1, "unrolled: steps = ", o.steps, ", must be ≥ 1");
+  require(o.steps >= 1, "unrolled: steps = {}, must be ≥ 1", o.steps);
 }
 
-constexpr std::string_view kNames[] = {"implicit", "truncated", "jacobian-free", "phantom",
-                                       "unrolled"};
-static_assert(std::size(kNames) == std::variant_size_v<GradientOptions>);
+constexpr std::string_view kGradientNames[] = {"implicit", "truncated", "jacobian-free", "phantom",
+                                               "unrolled"};
+static_assert(std::size(kGradientNames) == std::variant_size_v<GradientOptions>);
 
 }  // namespace
 
-std::string_view name(const GradientOptions& options) {
-  return kNames[options.index()];
+std::string_view gradient_name(const GradientOptions& options) {
+  return kGradientNames[options.index()];
 }
 
 void validate(const GradientOptions& options) {

@@ -4,53 +4,48 @@
 #include <torch/cuda.h>
 
 #include <cstdlib>
-#include <filesystem>
+#include <string>
+#include <string_view>
 
-#include "deq/core/error.h"
+#include "core/plugin.h"
 
 namespace deq {
 namespace {
 
-std::filesystem::path find_plugin() {
-  if (const char* path = std::getenv("DEQ_CUDA_PLUGIN")) return path;
-  const auto program = std::filesystem::read_symlink("/proc/self/exe").parent_path();
-  const auto beside = program / "libdeq_cuda.so";
-  return std::filesystem::exists(beside) ? beside : program.parent_path() / "lib/libdeq_cuda.so";
+bool gpus_are_hidden() {
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  return visible != nullptr &&
+         (std::string_view(visible).empty() || std::string_view(visible) == "-1");
 }
 
-CudaStatus try_load() {
-  const auto plugin = find_plugin();
-  if (!std::filesystem::exists(plugin)) {
-    return {false, "this build has no CUDA plugin (" + plugin.string() + " does not exist)"};
+/// Loads libdeq_cuda.so, and with it libtorch_cuda.so; says why where that fails.
+std::string load_cuda() {
+  if (gpus_are_hidden()) return "CUDA_VISIBLE_DEVICES hides all GPUs";
+  if (dlopen("libcuda.so.1", RTLD_LAZY | RTLD_GLOBAL) == nullptr) {
+    return "no NVIDIA driver was found (libcuda.so.1)";
   }
-  if (dlopen(plugin.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) {
-    return {false, std::string("the CUDA plugin does not load: ") + dlerror()};
-  }
-  if (!torch::cuda::is_available()) return {false, "no NVIDIA GPU or driver was found"};
-  return {true, {}};
+  const auto error = load_plugin("libdeq_cuda.so");
+  return error.empty() ? error : "the CUDA part of libdeq does not load: " + error;
 }
+
+const std::string& why_not_loaded() {
+  static const std::string reason = load_cuda();
+  return reason;
+}
+
+// torch decides once whether there is CUDA, when it is first asked, and a program asks with its
+// first tensor on a GPU. So the plugin is loaded before that, where there is a driver.
+[[maybe_unused]] const bool loaded_with_the_library = why_not_loaded().empty();
 
 }  // namespace
 
-const CudaStatus& load_cuda() {
-  static const CudaStatus status = try_load();
+const CudaStatus& cuda_status() {
+  static const CudaStatus status = []() -> CudaStatus {
+    if (!why_not_loaded().empty()) return {false, why_not_loaded()};
+    if (!torch::cuda::is_available()) return {false, "the NVIDIA driver offers no GPU"};
+    return {true, {}};
+  }();
   return status;
-}
-
-torch::Device usable_device(const std::string& name) {
-  if (name == "cpu") return torch::kCPU;
-  const bool indexed = name.rfind("cuda:", 0) == 0 && name.size() > 5 &&
-                       name.find_first_not_of("0123456789", 5) == std::string::npos &&
-                       name.size() < 8;
-  require<UsageError>(name == "cuda" || indexed, "unknown device \"", name,
-                      "\"; allowed: cpu, cuda, cuda:N");
-  const auto& status = load_cuda();
-  require<UsageError>(status.available, "device \"", name, "\": ", status.reason);
-  const int index = indexed ? std::stoi(name.substr(5)) : 0;
-  const auto count = static_cast<int>(torch::cuda::device_count());
-  require<UsageError>(index < count, "device \"", name, "\": there are ", count,
-                      " GPUs, counted from 0");
-  return {torch::kCUDA, static_cast<c10::DeviceIndex>(index)};
 }
 
 }  // namespace deq

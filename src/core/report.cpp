@@ -8,7 +8,7 @@
 
 namespace deq {
 
-std::string_view name(Status status) {
+std::string_view status_name(Status status) {
   switch (status) {
     case Status::Converged:
       return "converged";
@@ -109,7 +109,7 @@ std::string Report::brief() const {
   std::string line = fmt::format(
       "{} after {} evaluations, {}/{} samples converged, relative residual "
       "mean {:.2e}, max {:.2e}",
-      name(status), evaluations, count(Status::Converged), samples.size(), mean_relative(),
+      status_name(status), evaluations, count(Status::Converged), samples.size(), mean_relative(),
       max_relative());
   if (restarts > 0) line += fmt::format(", {} restarts", restarts);
   if (ridge_raises > 0) line += fmt::format(", {} ridge raises", ridge_raises);

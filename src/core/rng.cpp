@@ -1,4 +1,4 @@
-#include "deq/core/rng.h"
+#include "core/rng.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 

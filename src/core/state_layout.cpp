@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "deq/core/error.h"
+#include "core/require.h"
 
 namespace deq {
 namespace {
@@ -30,8 +30,8 @@ bool is_channels_last(const torch::Tensor& tensor) {
   return tensor.dim() == 4 && !lie_in_order(tensor, false) && lie_in_order(tensor, true);
 }
 
-/// The slab of which these are the columns, `sizes` of them each, where they are ordered within;
-/// undefined where there is none.
+/// The slab whose columns these are, `sizes` of them each, in this order; undefined where there is
+/// none.
 torch::Tensor slab_around(const std::vector<torch::Tensor>& parts,
                           const std::vector<int64_t>& sizes) {
   const auto dim = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
@@ -48,7 +48,7 @@ torch::Tensor slab_around(const std::vector<torch::Tensor>& parts,
 }
 
 /// The columns of a slab. Where their gradients are those of a slab, as some kernels write them,
-/// its gradient is that slab; torch's own split would copy it together.
+/// its gradient is that slab; torch's own split would gather a copy.
 struct Columns : torch::autograd::Function<Columns> {
   static torch::autograd::tensor_list forward(torch::autograd::AutogradContext* context,
                                               const torch::Tensor& slab,
@@ -82,20 +82,20 @@ StateLayout StateLayout::of(const State& state) {
   layout.type_ = state[0].scalar_type();
   for (const auto& tensor : state) {
     require(tensor.dim() >= 1, "a state tensor needs a batch dimension, got a scalar");
-    require(tensor.size(0) == state[0].size(0),
-            "state tensors differ in batch size: ", state[0].size(0), " and ", tensor.size(0));
+    require(tensor.size(0) == state[0].size(0), "state tensors differ in batch size: {} and {}",
+            state[0].size(0), tensor.size(0));
     require(tensor.scalar_type() == state[0].scalar_type(),
-            "state tensors differ in type: ", state[0].scalar_type(), " and ",
+            "state tensors differ in type: {} and {}", state[0].scalar_type(),
             tensor.scalar_type());
     require(tensor.device() == state[0].device(),
-            "state tensors are on different devices: ", state[0].device(), " and ",
+            "state tensors are on different devices: {} and {}", state[0].device(),
             tensor.device());
     layout.shapes_.push_back(tensor.sizes().slice(1).vec());
     layout.sizes_.push_back(c10::multiply_integers(tensor.sizes().slice(1)));
     layout.dim_ += layout.sizes_.back();
     layout.channels_last_.push_back(is_channels_last(tensor));
   }
-  require(layout.dim_ > 0, "a state must hold at least one number a sample");
+  require(layout.dim_ > 0, "a state must hold at least one number per sample");
   return layout;
 }
 
@@ -108,14 +108,14 @@ torch::Tensor StateLayout::slab_of(const State& state) const {
 }
 
 torch::Tensor StateLayout::pack(const State& state) const {
-  require(state.size() == shapes_.size(), "the state has ", state.size(), " tensors, expected ",
+  require(state.size() == shapes_.size(), "the state has {} tensors, expected {}", state.size(),
           shapes_.size());
   for (size_t i = 0; i < state.size(); ++i) {
-    require(state[i].sizes().slice(1) == c10::IntArrayRef(shapes_[i]), "state tensor ", i,
-            " has shape ", state[i].sizes(), ", expected [B] followed by ",
+    require(state[i].sizes().slice(1) == c10::IntArrayRef(shapes_[i]),
+            "state tensor {} has shape {}, expected [B] followed by {}", i, state[i].sizes(),
             c10::IntArrayRef(shapes_[i]));
-    require(state[i].size(0) == state[0].size(0),
-            "state tensors differ in batch size: ", state[0].size(0), " and ", state[i].size(0));
+    require(state[i].size(0) == state[0].size(0), "state tensors differ in batch size: {} and {}",
+            state[0].size(0), state[i].size(0));
   }
   if (state.size() > 1) {
     if (auto slab = slab_of(state); slab.defined()) return slab;
@@ -123,7 +123,7 @@ torch::Tensor StateLayout::pack(const State& state) const {
   std::vector<torch::Tensor> flat;
   flat.reserve(state.size());
   for (size_t i = 0; i < state.size(); ++i) {
-    // A view costs more than a small step of f does, and one more node in every product with J.
+    // A view costs more than a small step of f, and one more node in every product with J.
     const bool flat_already = state[i].dim() == 2;
     const auto ordered = channels_last_[i] ? state[i].permute({0, 2, 3, 1}) : state[i];
     flat.push_back(
@@ -133,8 +133,8 @@ torch::Tensor StateLayout::pack(const State& state) const {
 }
 
 State StateLayout::unpack(const torch::Tensor& slab) const {
-  require(slab.dim() == 2 && slab.size(1) == dim_, "a slab of shape ", slab.sizes(),
-          " does not fit a state of ", dim_, " numbers a sample");
+  require(slab.dim() == 2 && slab.size(1) == dim_,
+          "a slab of shape {} does not fit a state of {} numbers per sample", slab.sizes(), dim_);
   if (shapes_.size() == 1 && shapes_[0].size() == 1) return {slab};
   // One split has one node in every product with J, where slices would each fill a slab.
   auto state = shapes_.size() == 1 ? State{slab} : columns_of(slab, sizes_);

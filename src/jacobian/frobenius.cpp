@@ -4,9 +4,9 @@
 
 #include <limits>
 
-#include "deq/core/error.h"
-#include "deq/core/rng.h"
-#include "kernels/probes.h"
+#include "core/require.h"
+#include "core/rng.h"
+#include "kernels/probes/probes.h"
 
 namespace deq {
 namespace {
@@ -32,7 +32,7 @@ ProbeKey draw_key(const std::optional<at::Generator>& generator) {
 }  // namespace
 
 void validate(const Hutchinson& options) {
-  require(options.probes >= 1, "hutchinson: probes = ", options.probes, ", must be ≥ 1");
+  require(options.probes >= 1, "hutchinson: probes = {}, must be ≥ 1", options.probes);
 }
 
 torch::Tensor frobenius_squared(const Linearization& at, const Hutchinson& options,
@@ -41,7 +41,7 @@ torch::Tensor frobenius_squared(const Linearization& at, const Hutchinson& optio
   torch::Tensor sum;
   for (int64_t m = 0; m < options.probes; ++m) {
     const auto own_key = random_key(key.key, static_cast<uint64_t>(m));
-    const auto probe = draw_probe(at.z, options.distribution, own_key, key.first_sample);
+    const auto probe = draw_probe(at.z(), options.distribution, own_key, key.first_sample);
     const auto square = at.vjp(probe, differentiable).square().sum(1);
     sum = sum.defined() ? sum + square : square;
   }
@@ -66,7 +66,7 @@ torch::Tensor jacobian_penalty(const Linearization& at, const Hutchinson& option
 // NOLINTEND(performance-unnecessary-value-param)
 
 torch::Tensor linsley_penalty(const Linearization& at, double lambda) {
-  const auto column_sums = at.vjp(torch::ones_like(at.z), /*differentiable=*/true);
+  const auto column_sums = at.vjp(torch::ones_like(at.z()), /*differentiable=*/true);
   return torch::linalg_vector_norm((column_sums - lambda).relu(), 2, at::IntArrayRef{1}).mean();
 }
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "deq/core/error.h"
+#include "core/require.h"
 
 namespace deq {
 namespace {
@@ -33,15 +33,14 @@ double Schedule::at(int64_t step) const {
 void validate(const Schedule& schedule) {
   if (const auto* linear = std::get_if<LinearSchedule>(&schedule.shape)) {
     require(linear->begin >= 0 && linear->begin <= linear->end,
-            "linear schedule: begin = ", linear->begin, ", end = ", linear->end,
-            ", must be 0 ≤ begin ≤ end");
+            "linear schedule: begin = {}, end = {}, must be 0 ≤ begin ≤ end", linear->begin,
+            linear->end);
   }
   if (const auto* staircase = std::get_if<StaircaseSchedule>(&schedule.shape)) {
-    require(staircase->every >= 1, "staircase schedule: every = ", staircase->every,
-            ", must be ≥ 1");
+    require(staircase->every >= 1, "staircase schedule: every = {}, must be ≥ 1", staircase->every);
   }
   if (schedule.stop) {
-    require(*schedule.stop >= 0, "schedule: stop = ", *schedule.stop, ", must be ≥ 0");
+    require(*schedule.stop >= 0, "schedule: stop = {}, must be ≥ 0", *schedule.stop);
   }
 }
 

@@ -4,8 +4,8 @@
 #include <limits>
 #include <numeric>
 
-#include "deq/core/error.h"
-#include "kernels/history.h"
+#include "core/require.h"
+#include "kernels/history/history.h"
 #include "solvers/arnoldi.h"
 
 // Arnoldi from a start vector v gives JᵀV = VH + h·v_{k+1}e_kᵀ with V orthonormal. An eigenpair (λ,
@@ -51,16 +51,16 @@ double SpectralRadius::mean() const {
 
 SpectralRadius spectral_radius(const Linearization& at, const SpectralRadiusOptions& options,
                                std::optional<at::Generator> generator) {
-  require(options.krylov_dim >= 2, "spectral radius: krylov_dim = ", options.krylov_dim,
-          ", must be ≥ 2");
-  require(options.max_products >= 1, "spectral radius: max_products = ", options.max_products,
-          ", must be ≥ 1");
+  require(options.krylov_dim >= 2, "spectral radius: krylov_dim = {}, must be ≥ 2",
+          options.krylov_dim);
+  require(options.max_products >= 1, "spectral radius: max_products = {}, must be ≥ 1",
+          options.max_products);
   const torch::NoGradGuard no_grad;
   const auto batch = static_cast<size_t>(at.batch());
-  const auto device = generator ? generator->device() : at.z.device();
+  const auto device = generator ? generator->device() : at.z().device();
   auto start =
-      torch::randn(at.z.sizes(), generator, at.z.options().device(device).requires_grad(false))
-          .to(at.z.device());
+      torch::randn(at.z().sizes(), generator, at.z().options().device(device).requires_grad(false))
+          .to(at.z().device());
   SpectralRadius result{
       .rho = std::vector<double>(batch, 0.0),
       .error = std::vector<double>(batch, std::numeric_limits<double>::infinity())};
@@ -107,7 +107,7 @@ SpectralRadius spectral_radius(const Linearization& at, const SpectralRadiusOpti
 
 torch::Tensor dense_jacobian(const Linearization& at) {
   std::vector<torch::Tensor> rows;
-  auto selector = torch::zeros(at.z.sizes(), at.z.options().requires_grad(false));
+  auto selector = torch::zeros(at.z().sizes(), at.z().options().requires_grad(false));
   for (int64_t i = 0; i < at.dim(); ++i) {
     selector.zero_();
     selector.select(1, i).fill_(1);

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-namespace deq {
+namespace deq::models {
 
 TreePlace place_in_tree(torch::nn::Module& root, const std::string& path) {
   const auto dot = path.find('.');
@@ -22,4 +22,4 @@ torch::Tensor register_parameter_at(torch::nn::Module& root, const std::string& 
   return place.parent->register_parameter(place.name, value);
 }
 
-}  // namespace deq
+}  // namespace deq::models

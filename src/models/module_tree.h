@@ -6,7 +6,7 @@
 
 // Modules and parameters under the dotted names that published checkpoints have.
 
-namespace deq {
+namespace deq::models {
 
 /// Where a dotted path ends: the module that holds its last name.
 struct TreePlace {
@@ -20,4 +20,4 @@ TreePlace place_in_tree(torch::nn::Module& root, const std::string& path);
 torch::Tensor register_parameter_at(torch::nn::Module& root, const std::string& path,
                                     const torch::Tensor& value);
 
-}  // namespace deq
+}  // namespace deq::models

@@ -1,13 +1,13 @@
 #include "deq/models/toy.h"
 
-#include "deq/core/error.h"
+#include "core/require.h"
 
-namespace deq {
+namespace deq::models {
 
 ToyCellImpl::ToyCellImpl(const ToyOptions& options, std::optional<at::Generator> generator) {
-  require(options.hidden >= 1, "toy: hidden = ", options.hidden, ", must be ≥ 1");
-  require(options.x_min < options.x_max, "toy: x_min = ", options.x_min,
-          " must be below x_max = ", options.x_max);
+  require(options.hidden >= 1, "toy: hidden = {}, must be ≥ 1", options.hidden);
+  require(options.x_min < options.x_max, "toy: x_min = {:g} must be below x_max = {:g}",
+          options.x_min, options.x_max);
   const auto uniform = [&](c10::IntArrayRef shape, double low, double high) {
     return torch::rand(shape, generator) * (high - low) + low;
   };
@@ -37,4 +37,4 @@ State ToyCellImpl::step(const State& z, const Context& context) {
   return {torch::mm(torch::addmm(context[0], z[0], context[1]).relu_(), w2_)};
 }
 
-}  // namespace deq
+}  // namespace deq::models

@@ -3,9 +3,12 @@
 #include <mutex>
 
 #include "core/autocast.h"
-#include "deq/core/error.h"
-#include "nn/recorded_adjoint.h"
-#include "nn/unrolled_steps.h"
+#include "core/require.h"
+#include "deq/core/cuda.h"
+#include "nn/check_inputs.h"
+#include "replay/recorded_adjoint.h"
+#include "replay/recordings.h"
+#include "replay/unrolled_steps.h"
 
 namespace deq {
 
@@ -17,8 +20,8 @@ struct Equilibrated::Tape {
   std::shared_ptr<Cell> cell;
   StateLayout layout;
   Inputs inputs;
-  torch::Tensor z_star{};                    // a detached slab
-  std::shared_ptr<RecordedStep> recorded{};  // where f's graph at z* is replayed
+  torch::Tensor z_star{};  // a detached slab
+  StepLoan loan{};         // where f's graph at z* is replayed
   std::optional<BoundStep> bound{};
   std::once_flag linearized{};
   Linearization at{};
@@ -31,29 +34,47 @@ struct Equilibrated::Tape {
 
   const Linearization& linearize() {
     std::call_once(linearized, [this] {
-      if (recorded) {
-        recorded->linearise(z_star);
-        at = recorded_linearization(inputs, z_star, recorded);
+      if (loan) {
+        loan->get()->linearise(z_star);
+        at = recorded_linearization(inputs, z_star, loan);
         return;
       }
       const torch::AutoGradMode grad(true);
-      at.z = z_star.detach().requires_grad_();
-      at.f = f()(at.z);
+      const auto z = z_star.detach().requires_grad_();
+      at = Linearization(z, f()(z));
     });
     return at;
   }
 };
 
+const Report& Equilibrated::adjoint() const {
+  require(adjoint_ != nullptr, "this equilibrium holds no solve");
+  return *adjoint_;
+}
+
 const Linearization& Equilibrated::linearization() const {
   require(tape_ != nullptr, "this equilibrium holds no solve");
+  const PassScope pass;
   return tape_->linearize();
 }
 
 namespace {
 
-AdjointRule make_rule(const GradientOptions& options) {
+void require_success(const Report& report, const char* solve) {
+  const bool failed = report.status != Status::Converged && report.status != Status::UserStopped;
+  require<ConvergenceError>(!failed, "the {} solve failed: {}", solve, report.brief());
+}
+
+AdjointRule make_rule(const GradientOptions& options, OnFailure on_failure) {
   if (const auto* implicit = std::get_if<Implicit>(&options)) {
-    return implicit_rule(Solver(implicit->solver));
+    auto rule = implicit_rule(Solver(implicit->solver));
+    if (on_failure == OnFailure::Report) return rule;
+    return
+        [rule = std::move(rule)](const Linearization& at, const torch::Tensor& g, Report& report) {
+          auto u = rule(at, g, report);
+          require_success(report, "adjoint");
+          return u;
+        };
   }
   if (const auto* truncated = std::get_if<Truncated>(&options)) {
     return truncated_rule(truncated->terms);
@@ -64,13 +85,13 @@ AdjointRule make_rule(const GradientOptions& options) {
 
 Problem problem_of(RecordedStep& recorded) {
   return {.f = [&recorded](const torch::Tensor& slab) { return recorded.f(slab); },
-          .place_of_z = recorded.place_of_z(),
+          .z_buffer = recorded.z_buffer(),
           .overwrites_results = true};
 }
 
 std::optional<Solver> float32_solver(const EquilibriumOptions& options) {
   const auto evals = options.float32_evals;
-  require(evals >= 0, "float32_evals is ", evals, ", must be ≥ 0");
+  require(evals >= 0, "float32_evals is {}, must be ≥ 0", evals);
   if (evals == 0) return {};
   return Solver(with_max_evals(options.forward, evals));
 }
@@ -81,14 +102,15 @@ EquilibriumPlan::EquilibriumPlan(const EquilibriumOptions& options)
     : options_(options),
       solver_(options_.forward),
       float32_solver_(float32_solver(options_)),
-      rule_((validate(options_.gradient), make_rule(options_.gradient))) {}
+      rule_((validate(options_.gradient), make_rule(options_.gradient, options_.on_failure))) {}
 
 struct EquilibriumImpl::StepRecordings : Recordings<RecordedStep> {
-  RecordingSignature signature_of(const StepShape& shape) {
+  RecordingSignature signature_of(const StepShape& shape, const ReplayKey& key) {
     RecordingSignature signature(shape.z.device());
-    signature.add(shape.z).add(shape.with_gradients ? 1 : 0);
+    signature.add(shape.z).add(shape.with_gradients).add(shape.checked);
     for (const auto& tensor : shape.inputs) signature.add(tensor);
     add(*shape.cell, signature);
+    signature.add(key);
     return signature;
   }
 
@@ -96,32 +118,74 @@ struct EquilibriumImpl::StepRecordings : Recordings<RecordedStep> {
 };
 
 EquilibriumImpl::EquilibriumImpl(std::shared_ptr<Cell> cell, const EquilibriumOptions& options)
-    : cell_(register_module("cell", std::move(cell))),
+    : cell_(register_module("cell", require_cell(std::move(cell)))),
       plan_(options),
       recordings_(std::make_shared<StepRecordings>()) {}
 
-Equilibrated EquilibriumImpl::forward(const Inputs& inputs, const State& z0,
-                                      const EquilibriumPlan& plan) {
-  if (const auto* unrolled = std::get_if<Unrolled>(&plan.options_.gradient)) {
-    return unroll(plan, inputs, z0, *unrolled);
+Equilibrated EquilibriumImpl::forward(const Inputs& inputs, const Pass& pass) {
+  const auto& plan = pass.plan != nullptr ? *pass.plan : plan_;
+  require_defined(inputs, "input");
+  const auto start = pass.start.empty() ? cell_->initial_state(inputs) : pass.start;
+  require_defined(start, "start");
+  require_solvable(start);
+  try {
+    const auto* unrolled = std::get_if<Unrolled>(&plan.options_.gradient);
+    const bool unrolls = unrolled != nullptr && pass.solver == nullptr;
+    if (unrolls) return unroll(plan, inputs, start, *unrolled);
+    const auto& solver = pass.solver != nullptr ? *pass.solver : plan.solver_;
+    return solve(plan, inputs, start, solver, pass.callback);
+  } catch (const c10::Error& refusal) {
+    explain_refusal(refusal, *cell_, inputs, start);
   }
-  return solve(plan, inputs, z0, plan.solver_, {});
 }
 
-Equilibrated EquilibriumImpl::forward(const Inputs& inputs, const State& z0) {
-  return forward(inputs, z0, plan_);
+std::shared_ptr<torch::nn::Module> EquilibriumImpl::clone(
+    const std::optional<torch::Device>& device) const {
+  auto cell = std::dynamic_pointer_cast<Cell>(cell_->clone(device));
+  require(cell != nullptr, "the clone of this equilibrium's cell is no Cell");
+  auto copy = std::make_shared<EquilibriumImpl>(std::move(cell), options());
+  copy->train(is_training());
+  return copy;
 }
 
-Equilibrated EquilibriumImpl::forward(const Inputs& inputs, const Solver& solver,
-                                      const Callback& callback) {
-  return solve(plan_, inputs, cell_->initial_state(inputs), solver, callback);
+namespace {
+
+void require_usable(const torch::Device& device) {
+  if (!device.is_cuda()) return;
+  const auto& cuda = cuda_status();
+  require(cuda.available, "the device {} cannot be used: {}", device.str(), cuda.reason);
 }
 
-std::shared_ptr<RecordedStep> EquilibriumImpl::record(const StepShape& shape) {
-  if (!records_graphs(shape.z.device())) return nullptr;
-  auto recorded = recordings_->lend(recordings_->signature_of(shape),
+}  // namespace
+
+void EquilibriumImpl::to(torch::Device device, torch::Dtype dtype, bool non_blocking) {
+  require_usable(device);
+  torch::nn::Module::to(device, dtype, non_blocking);
+}
+
+void EquilibriumImpl::to(torch::Dtype dtype, bool non_blocking) {
+  torch::nn::Module::to(dtype, non_blocking);
+}
+
+void EquilibriumImpl::to(torch::Device device, bool non_blocking) {
+  require_usable(device);
+  torch::nn::Module::to(device, non_blocking);
+}
+
+std::shared_ptr<RecordedStep> EquilibriumImpl::record(const EquilibriumPlan& plan,
+                                                      StepShape shape) {
+  const auto replay = plan.options_.replay;
+  const bool may_record = replay != Replay::Off && !PassScope::inside();
+  if (!may_record || !records_graphs(shape.z.device())) return nullptr;
+  const auto key = cell_->replay_key();
+  if (!key) return nullptr;
+  shape.checked = replay == Replay::Checked;
+  auto recorded = recordings_->lend(recordings_->signature_of(shape, *key),
                                     [&shape] { return std::make_shared<RecordedStep>(shape); });
-  if (recorded) recorded->load(shape.inputs);
+  if (recorded) {
+    const PassScope pass;
+    recorded->load(shape.inputs);
+  }
   return recorded;
 }
 
@@ -147,24 +211,30 @@ Equilibrated EquilibriumImpl::solve(const EquilibriumPlan& plan, const Inputs& i
   std::shared_ptr<RecordedStep> recorded;
   const bool evaluates = !grad && !cell_->is_training();
   if (implicit || evaluates) {
-    recorded = record({.cell = cell_,
-                       .layout = layout,
-                       .inputs = inputs,
-                       .z = start,
-                       .with_gradients = implicit});
+    recorded = record(plan, {.cell = cell_,
+                             .layout = layout,
+                             .inputs = inputs,
+                             .z = start,
+                             .with_gradients = implicit});
   }
-  const auto problem = recorded ? problem_of(*recorded) : Problem{.f = without_gradients(tape.f())};
-  auto solution = solver.solve(problem, start, callback);
+  auto solution = [&] {
+    const PassScope pass;
+    return solver.solve(
+        recorded ? problem_of(*recorded) : Problem{.f = without_gradients(tape.f())}, start,
+        callback);
+  }();
   if (evaluates && plan.float32_solver_ &&
       at::autocast::is_autocast_enabled(start.device().type())) {
-    finish_in_float32(*plan.float32_solver_, inputs, layout, callback, solution);
+    finish_in_float32(plan, inputs, layout, callback, solution);
   }
+  const PassScope pass;
   result.report = std::move(solution.report);
+  if (plan.options_.on_failure == OnFailure::Throw) require_success(result.report, "forward");
   tape.z_star = solution.z;
   auto z = solution.z;
   if (implicit && recorded) {
-    tape.recorded = recorded;
-    z = attach_recorded_adjoint(inputs, tape.linearize(), recorded, plan.rule_, result.adjoint_);
+    tape.loan = std::make_shared<Loan<RecordedStep>>(std::move(recorded));
+    z = attach_recorded_adjoint(inputs, tape.linearize(), tape.loan, plan.rule_, result.adjoint_);
   } else if (implicit) {
     z = attach_adjoint(z, tape.linearize(), plan.rule_, result.adjoint_);
   } else if (const auto* phantom = std::get_if<Phantom>(&plan.options_.gradient);
@@ -175,17 +245,18 @@ Equilibrated EquilibriumImpl::solve(const EquilibriumPlan& plan, const Inputs& i
   return result;
 }
 
-void EquilibriumImpl::finish_in_float32(const Solver& solver, const Inputs& inputs,
+void EquilibriumImpl::finish_in_float32(const EquilibriumPlan& plan, const Inputs& inputs,
                                         const StateLayout& layout, const Callback& callback,
                                         Solution& solution) {
   const NoAutocast exact(solution.z.device());
   const auto recorded =
-      record({.cell = cell_, .layout = layout, .inputs = inputs, .z = solution.z});
+      record(plan, {.cell = cell_, .layout = layout, .inputs = inputs, .z = solution.z});
+  const PassScope pass;
   const auto problem =
       recorded ? problem_of(*recorded)
                : Problem{.f = BoundStep{
                              .cell = cell_, .layout = layout, .context = cell_->prepare(inputs)}};
-  auto finished = solver.solve(problem, solution.z, callback);
+  auto finished = plan.float32_solver_->solve(problem, solution.z, callback);
   solution.report.append(finished.report);
   solution.z = finished.z;
 }
@@ -195,9 +266,14 @@ Equilibrated EquilibriumImpl::unroll(const EquilibriumPlan& plan, const Inputs& 
   const auto layout = StateLayout::of(z0);
   auto result = begin(inputs, layout);
   auto& tape = *result.tape_;
-  const auto unrolled = how.replayed && records_graphs(z0[0].device())
-                            ? recordings_->unrolled(cell_, inputs, z0, how.steps)
-                            : unrolled_steps(tape.f(), layout.pack(z0).detach(), how.steps);
+  const auto key = how.replayed ? cell_->replay_key() : std::nullopt;
+  const auto unrolled = [&] {
+    if (key && records_graphs(z0[0].device())) {
+      return recordings_->unrolled(cell_, inputs, z0, how.steps, plan.options_.replay, *key);
+    }
+    const PassScope pass;
+    return unrolled_steps(tape.f(), layout.pack(z0).detach(), how.steps);
+  }();
   tape.z_star = unrolled.z.detach();
   // One more evaluation, so that the report speaks of the state returned.
   const Solver measure(with_max_evals(plan.options_.forward, 1));

@@ -1,11 +1,11 @@
 #include "deq/nn/variational_dropout.h"
 
-#include "deq/core/error.h"
+#include "core/require.h"
 
 namespace deq {
 
 VariationalDropoutImpl::VariationalDropoutImpl(double rate) : rate_(rate) {
-  require(rate >= 0 && rate < 1, "dropout: rate = ", rate, ", must be in [0, 1)");
+  require(rate >= 0 && rate < 1, "dropout: rate = {:g}, must be in [0, 1)", rate);
 }
 
 torch::Tensor VariationalDropoutImpl::mask(c10::IntArrayRef shape,

@@ -1,10 +1,10 @@
 #include <utility>
 
-#include "kernels/history.h"
+#include "kernels/history/history.h"
 #include "solvers/anderson_weights.h"
 #include "solvers/methods.h"
 
-// Anderson acceleration (Anderson 1965; Walker & Ni 2011), type II, one problem a sample.
+// Anderson acceleration (Anderson 1965; Walker & Ni 2011), type II, one problem per sample.
 //
 //   gᵢ = f(zᵢ) − zᵢ, the last n ≤ m iterates kept;   H = [gᵢ·gⱼ] + ridge·I
 //   α = argmin ‖Σ αᵢ gᵢ‖² + ridge·‖α‖²  with Σ αᵢ = 1,  so  α = H⁻¹1 / (1ᵀH⁻¹1)

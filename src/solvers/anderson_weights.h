@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "deq/solvers/options.h"
-#include "kernels/host_device.h"
+#include "kernels/common/host_device.h"
 #include "solvers/cholesky.h"
 
 // Anderson's small systems (notation in anderson.cpp), one sample at a time, on plain arrays, for

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "kernels/history.h"
+#include "kernels/history/history.h"
 
 namespace deq {
 namespace {

@@ -1,13 +1,13 @@
 #include <algorithm>
 
-#include "kernels/history.h"
+#include "kernels/history/history.h"
 #include "solvers/broyden_direction.h"
 #include "solvers/line_search.h"
 #include "solvers/methods.h"
 #include "solvers/small_systems.h"
 
-// "Good" Broyden (Broyden 1965) on g(z) = f(z) − z, one problem a sample, with H ≈ (J − I)⁻¹, H₀ =
-// −I:
+// "Good" Broyden (Broyden 1965) on g(z) = f(z) − z, one problem per sample, with H ≈ (J − I)⁻¹,
+// H₀ = −I:
 //
 //   dₖ = −Hₖ gₖ,  sₖ = λₖ dₖ,  zₖ₊₁ = zₖ + sₖ,  y = gₖ₊₁ − gₖ
 //   Hₖ₊₁ = (I + uₖ sₖᵀ) Hₖ,   uₖ = (sₖ − Hₖ y) / (sₖᵀ Hₖ y)
@@ -18,7 +18,7 @@
 //
 // Applying H to the new g then needs its dots with all s (computed by the driver in the pass that
 // makes g), a recurrence over the Gram matrix [sᵢ·sⱼ], and one combination of all s.
-// That combination also yields the new Gram row: two passes over the history a step.
+// That combination also yields the new Gram row: two passes over the history per step.
 
 namespace deq {
 namespace {

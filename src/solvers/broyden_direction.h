@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "kernels/host_device.h"
+#include "kernels/common/host_device.h"
 
 // Broyden's recurrence (notation in broyden.cpp) for one sample, on plain arrays, for host and
 // device.

@@ -4,13 +4,13 @@
 #include <cstdint>
 #include <limits>
 
-#include "kernels/host_device.h"
+#include "kernels/common/host_device.h"
 
 namespace deq {
 
 /// Solves A x = b for a symmetric positive definite A [n, n] by Cholesky, with x in place of b and
-/// the factor in place of A. False when A is not positive definite to rounding; then both are
-/// spoilt.
+/// the factor in place of A. False when A is not positive definite to rounding; then both hold
+/// nothing useful.
 DEQ_HOST_DEVICE bool solve_positive_definite(double* a, double* b, int64_t n) {
   const auto at = [a, n](int64_t i, int64_t j) -> double& { return a[i * n + j]; };
   for (int64_t j = 0; j < n; ++j) {

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "kernels/operators.h"
+#include "kernels/common/operators.h"
 #include "solvers/decisions_operators.h"
 
 namespace deq::decisions {

@@ -4,10 +4,10 @@
 
 #include "solvers/decisions_samples.h"
 
-// What is decided about every sample between two passes over the slabs, where the slabs are and
-// without a word to the host: the samples are judged, and the small systems of their histories are
-// solved. The CUDA kernels are the plugin's (decisions_cuda.cu); those for the CPU are plain loops,
-// so that tests can follow every decision.
+// What is decided about every sample between two passes over the slabs, on the slabs' device and
+// without the host: the samples are judged, and the small systems of their histories are solved.
+// The CUDA kernels are the plugin's (decisions_cuda.cu); those for the CPU are plain loops, so that
+// tests can follow every decision.
 //
 // The arrays of a solve are tensors on the device. `samples` and `histories` are bytes: an array of
 // JudgedSample, AndersonHistory or BroydenHistory. All of them start as zeros.

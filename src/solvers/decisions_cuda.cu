@@ -31,7 +31,7 @@ int64_t broyden_numbers(int64_t steps) {
   return triangle(steps) + steps + steps + 1;
 }
 
-/// One warp a sample: it brings the Gram matrix and takes the coefficients away, its first lane
+/// One warp per sample: it brings the Gram matrix and takes the coefficients away, its first lane
 /// does the rest.
 __global__ void broyden_kernel(BroydenArguments arguments) {
   extern __shared__ double shared[];

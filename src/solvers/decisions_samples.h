@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/history_common.h"
+#include "kernels/history/history_common.h"
 #include "solvers/anderson_weights.h"
 #include "solvers/broyden_direction.h"
 #include "solvers/judging.h"
@@ -94,7 +94,7 @@ DEQ_HOST_DEVICE bool judge_sample(const JudgeArguments& a, int64_t b) {
   const double absolute = std::sqrt(square), image = std::sqrt(image_square);
   a.residuals[2 * b] = absolute;
   a.residuals[2 * b + 1] = residual_ratio(absolute, image);
-  const bool better = judge(sample, absolute, image, a.evaluation, a.rules, /*trial=*/false);
+  const bool better = judge(sample, absolute, image, a.evaluation, a.rules);
   // The start is kept even where nothing about it is finite.
   a.marks[b] = static_cast<uint8_t>((sample.active() ? kernels::kActive : 0) |
                                     (better || a.evaluation == 1 ? kernels::kImproved : 0));

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "kernels/history.h"
+#include "kernels/history/history.h"
 #include "solvers/evaluate.h"
 
 namespace deq {

@@ -12,8 +12,8 @@
 
 namespace deq {
 
-/// The number of active samples, written by the device and read by the host: the one thing a solve
-/// on a device tells the host before it ends.
+/// The number of active samples, written by the device and read by the host: the only thing the
+/// host learns from a solve on a device before it ends.
 class ActiveCount {
  public:
   explicit ActiveCount(const torch::Device& device);
@@ -98,7 +98,7 @@ class DeviceIteration {
   static constexpr int64_t kHistoryBytes = 64;  // of a sample, at most
 
   torch::Tensor slab_for_z() {
-    return problem_.place_of_z.defined() ? problem_.place_of_z : pool_.take();
+    return problem_.z_buffer.defined() ? problem_.z_buffer : pool_.take();
   }
 
   const Problem& problem_;

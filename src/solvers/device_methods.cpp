@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <deque>
 
-#include "kernels/history.h"
+#include "kernels/history/history.h"
 
 // Picard, Anderson and both Broydens (notation in the files of the methods) without the host. What
-// is kept, when, and in which slab is known beforehand; what depends on numbers is the business of
+// is kept, when, and in which slab is known beforehand; what depends on numbers is decided in
 // decisions.h.
 
 namespace deq {

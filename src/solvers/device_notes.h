@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "deq/core/error.h"
+#include "core/require.h"
 
 namespace deq {
 

@@ -4,8 +4,8 @@
 
 namespace deq {
 
-/// Whether a solve on this device can go without the host, which then reads nothing but, before
-/// each evaluation, whether one is needed.
+/// Whether a solve on this device can do without the host, which then reads only whether another
+/// evaluation is needed.
 bool can_solve_on_device(const SolverOptions& options, const torch::Device& device);
 
 /// The same solve as that of Iteration and Method, to rounding: iterates, statuses, counts, trace.

@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "deq/core/error.h"
+#include "core/require.h"
 #include "deq/solvers/method.h"
-#include "kernels/history.h"
+#include "kernels/history/history.h"
 #include "solvers/evaluate.h"
 #include "solvers/judging.h"
 
@@ -43,6 +43,8 @@ struct Iteration::Impl {
       batch_f += sums[b * width + 1];
     }
     const bool whole = rules.tol.scope == NormScope::WholeBatch;
+    const bool undecided = kind == Evaluate::Trial || kind == Evaluate::Retrial;
+    const bool is_new = kind == Evaluate::Iterate || kind == Evaluate::Trial;
 
     TracePoint point;
     point.evaluations = report.evaluations;
@@ -56,7 +58,7 @@ struct Iteration::Impl {
       const double absolute = std::sqrt(whole ? batch_g : sums[b * width]);
       const double image = std::sqrt(whole ? batch_f : sums[b * width + 1]);
       add_to(point, absolute, residual_ratio(absolute, image));
-      if (judge(sample, absolute, image, report.evaluations, rules, kind == Evaluate::Trial)) {
+      if (judge(sample, absolute, image, report.evaluations, rules, undecided, is_new)) {
         improved[static_cast<size_t>(b)] = 1;
         ++improved_count;
       }
@@ -171,7 +173,7 @@ bool Iteration::running() const {
 void Iteration::move_to(const torch::Tensor& z, torch::TensorList rows, Evaluate kind) {
   Impl& impl = *impl_;
   require(!impl.z.defined() || (z.sizes() == impl.z.sizes() && z.dtype() == impl.z.dtype()),
-          "a method moved to a tensor of shape ", z.sizes(), " and type ", z.dtype());
+          "a method moved to a tensor of shape {} and type {}", z.sizes(), z.scalar_type());
   if (impl.samples.empty()) {
     impl.samples.resize(static_cast<size_t>(z.size(0)));
     impl.active_count = z.size(0);

@@ -8,7 +8,7 @@
 
 #include "deq/core/report.h"
 #include "deq/core/tolerance.h"
-#include "kernels/host_device.h"
+#include "kernels/common/host_device.h"
 
 // How an iterate of one sample is judged: plain numbers, for host and device.
 
@@ -51,10 +51,10 @@ DEQ_HOST_DEVICE double residual_merit(const Tolerance& tol, double absolute, dou
 }
 
 /// Updates a sample's figures and its status after the given number of evaluations; true when the
-/// iterate, with ‖g‖ = absolute and ‖f‖ = image, is its best so far. A trial is neither non-finite
-/// nor diverged yet.
+/// iterate, with ‖g‖ = absolute and ‖f‖ = image, is its best so far. One that is undecided is
+/// neither non-finite nor diverged yet; one that is not new does not count towards stagnation.
 DEQ_HOST_DEVICE bool judge(JudgedSample& sample, double absolute, double image, int64_t evaluations,
-                           const JudgingRules& rules, bool trial) {
+                           const JudgingRules& rules, bool undecided = false, bool is_new = true) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   constexpr double kStagnationFactor = 0.99;  // the best must fall below this share of itself
   const Tolerance& tol = rules.tol;
@@ -77,14 +77,14 @@ DEQ_HOST_DEVICE bool judge(JudgedSample& sample, double absolute, double image, 
   if (sample.best_merit < kStagnationFactor * sample.stagnation_mark) {
     sample.stagnation_mark = sample.best_merit;
     sample.iterates_since_mark = 0;
-  } else {
+  } else if (is_new) {
     ++sample.iterates_since_mark;
   }
   if (finite && absolute <= tol.atol + tol.rtol * image) {
     sample.status = Status::Converged;
-  } else if (!trial && !finite) {
+  } else if (!undecided && !finite) {
     sample.status = Status::NonFinite;
-  } else if (!trial && absolute > guards.divergence_factor * sample.first) {
+  } else if (!undecided && absolute > guards.divergence_factor * sample.first) {
     sample.status = Status::Diverged;
   } else if (guards.stagnation_window > 0 &&
              sample.iterates_since_mark >= guards.stagnation_window) {

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <deque>
 
-#include "kernels/history.h"
+#include "kernels/history/history.h"
 #include "solvers/limited_pairs.h"
 #include "solvers/methods.h"
 
@@ -10,7 +10,7 @@
 //   H = (I + uₙ₋₁ sₙ₋₁ᵀ) ⋯ (I + u₀ s₀ᵀ)·(−I),   pairs (sⱼ, uⱼ) kept, the oldest dropped when full.
 //
 // Once a pair is dropped, −H gₖ is no longer the step that was taken, so u does not follow from the
-// steps alone and is kept as well; the secant condition Hₖ₊₁ y = sₖ still holds exactly. With
+// steps any more and is kept as well; the secant condition Hₖ₊₁ y = sₖ still holds exactly. With
 // −H v = v + Σ cⱼ(v) uⱼ, where cⱼ(v) = sⱼ·v + Σ_{i<j} cᵢ(v) sⱼ·uᵢ is linear in v:
 //
 //   −H y = y + Σ cⱼ(y) uⱼ,   u = (s − H y) / (sᵀH y),   d = −H g + u (sᵀ(−H g)).

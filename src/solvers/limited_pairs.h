@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "kernels/host_device.h"
+#include "kernels/common/host_device.h"
 
 // What limited-memory Broyden knows of one sample's pairs (sⱼ, uⱼ) (notation in
 // limited_broyden.cpp), on plain arrays, for host and device. The newest step lacks its u until the

@@ -1,6 +1,6 @@
 #include "solvers/line_search.h"
 
-#include "kernels/history.h"
+#include "kernels/history/history.h"
 
 namespace deq {
 namespace {
@@ -22,7 +22,8 @@ std::vector<double> backtrack(Iteration& it, const torch::Tensor& step, torch::T
     auto trial = it.slab();
     kernels::combine({start, step}, coefficients, trial);
     const bool last = halvings == kMaxHalvings;
-    it.move_to(trial, rows, last ? Evaluate::Iterate : Evaluate::Trial);
+    const auto later = last ? Evaluate::LastTrial : Evaluate::Retrial;
+    it.move_to(trial, rows, halvings == 0 ? Evaluate::Trial : later);
     if (last) break;
     bool rejected = false;
     for (size_t b = 0; b < batch; ++b) {

@@ -2,13 +2,13 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/history.h"
+#include "kernels/history/history.h"
 #include "solvers/arnoldi.h"
 #include "solvers/line_search.h"
 #include "solvers/methods.h"
 #include "solvers/small_systems.h"
 
-// Newton's method on g(z) = f(z) − z (Knoll & Keyes 2004), one problem a sample:
+// Newton's method on g(z) = f(z) − z (Knoll & Keyes 2004), one problem per sample:
 //
 //   (I − J(z)) d = g(z) by GMRES from d = 0,   z ← z + λ d.
 //

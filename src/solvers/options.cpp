@@ -1,58 +1,58 @@
 #include "deq/solvers/options.h"
 
-#include "deq/core/error.h"
+#include "core/require.h"
 
 namespace deq {
 namespace {
 
 void check_common(std::string_view solver, const Tolerance& tol, int64_t max_evals,
                   const Guards& guards) {
-  require(tol.atol >= 0, solver, ": tol.atol = ", tol.atol, ", must be ≥ 0");
-  require(tol.rtol >= 0, solver, ": tol.rtol = ", tol.rtol, ", must be ≥ 0");
-  require(max_evals >= 1, solver, ": max_evals = ", max_evals, ", must be ≥ 1");
-  require(guards.stagnation_window >= 0, solver,
-          ": guards.stagnation_window = ", guards.stagnation_window, ", must be ≥ 0");
-  require(guards.divergence_factor > 1, solver,
-          ": guards.divergence_factor = ", guards.divergence_factor, ", must be > 1");
+  require(tol.atol >= 0, "{}: tol.atol = {:g}, must be ≥ 0", solver, tol.atol);
+  require(tol.rtol >= 0, "{}: tol.rtol = {:g}, must be ≥ 0", solver, tol.rtol);
+  require(max_evals >= 1, "{}: max_evals = {}, must be ≥ 1", solver, max_evals);
+  require(guards.stagnation_window >= 0, "{}: guards.stagnation_window = {}, must be ≥ 0", solver,
+          guards.stagnation_window);
+  require(guards.divergence_factor > 1, "{}: guards.divergence_factor = {:g}, must be > 1", solver,
+          guards.divergence_factor);
 }
 
 void check(const Picard& o) {
-  require(o.damping > 0 && o.damping <= 1, "picard: damping = ", o.damping, ", must be in (0, 1]");
+  require(o.damping > 0 && o.damping <= 1, "picard: damping = {:g}, must be in (0, 1]", o.damping);
 }
 
 void check(const Anderson& o) {
-  require(o.memory >= 1, "anderson: memory = ", o.memory, ", must be ≥ 1");
-  require(o.beta > 0 && o.beta <= 1, "anderson: beta = ", o.beta, ", must be in (0, 1]");
-  require(o.ridge >= 0, "anderson: ridge = ", o.ridge, ", must be ≥ 0");
-  require(o.restart_factor > 1, "anderson: restart_factor = ", o.restart_factor, ", must be > 1");
+  require(o.memory >= 1, "anderson: memory = {}, must be ≥ 1", o.memory);
+  require(o.beta > 0 && o.beta <= 1, "anderson: beta = {:g}, must be in (0, 1]", o.beta);
+  require(o.ridge >= 0, "anderson: ridge = {:g}, must be ≥ 0", o.ridge);
+  require(o.restart_factor > 1, "anderson: restart_factor = {:g}, must be > 1", o.restart_factor);
 }
 
 void check(const Broyden& o) {
-  require(o.memory >= 1, "broyden: memory = ", o.memory, ", must be ≥ 1");
+  require(o.memory >= 1, "broyden: memory = {}, must be ≥ 1", o.memory);
 }
 
 void check(const LimitedBroyden& o) {
-  require(o.memory >= 1, "limited-broyden: memory = ", o.memory, ", must be ≥ 1");
+  require(o.memory >= 1, "limited-broyden: memory = {}, must be ≥ 1", o.memory);
 }
 
 void check(const NewtonKrylov& o) {
-  require(o.krylov_dim >= 1, "newton-krylov: krylov_dim = ", o.krylov_dim, ", must be ≥ 1");
-  require(o.forcing >= 0 && o.forcing < 1, "newton-krylov: forcing = ", o.forcing,
-          ", must be in [0, 1)");
+  require(o.krylov_dim >= 1, "newton-krylov: krylov_dim = {}, must be ≥ 1", o.krylov_dim);
+  require(o.forcing >= 0 && o.forcing < 1, "newton-krylov: forcing = {:g}, must be in [0, 1)",
+          o.forcing);
 }
 
-constexpr std::string_view kNames[] = {"picard", "anderson", "broyden", "limited-broyden",
-                                       "newton-krylov"};
-static_assert(std::size(kNames) == std::variant_size_v<SolverOptions>);
+constexpr std::string_view kSolverNames[] = {"picard", "anderson", "broyden", "limited-broyden",
+                                             "newton-krylov"};
+static_assert(std::size(kSolverNames) == std::variant_size_v<SolverOptions>);
 
 }  // namespace
 
-std::string_view name(const SolverOptions& options) {
-  return kNames[options.index()];
+std::string_view solver_name(const SolverOptions& options) {
+  return kSolverNames[options.index()];
 }
 
 void validate(const SolverOptions& options) {
-  check_common(name(options), tolerance(options), max_evals(options), guards(options));
+  check_common(solver_name(options), tolerance(options), max_evals(options), guards(options));
   std::visit([](const auto& o) { check(o); }, options);
 }
 

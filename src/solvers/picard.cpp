@@ -1,4 +1,4 @@
-#include "kernels/history.h"
+#include "kernels/history/history.h"
 #include "solvers/methods.h"
 
 namespace deq {

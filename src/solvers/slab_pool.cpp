@@ -21,6 +21,8 @@ torch::Tensor SlabPool::take() {
     // A view made by f refers to the storage, not to this tensor: both counts matter.
     if (slab.use_count() == 1 && slab.storage().use_count() == 1) return slab;
   }
+  // The next solve may be outside of inference mode, whose tensors cannot be written there.
+  const c10::InferenceMode ordinary_tensors(false);
   slabs_.push_back(torch::empty(sizes_, options_));
   return slabs_.back();
 }

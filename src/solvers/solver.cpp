@@ -3,7 +3,7 @@
 #include <mutex>
 #include <utility>
 
-#include "deq/core/error.h"
+#include "core/require.h"
 #include "solvers/device_solve.h"
 #include "solvers/methods.h"
 
@@ -56,10 +56,10 @@ Solver::Solver(std::function<std::unique_ptr<Method>()> make_method, const Solve
 
 Solution Solver::solve(const Problem& problem, const torch::Tensor& z0,
                        const Callback& callback) const {
-  require(z0.dim() == 2 && z0.numel() > 0, "a solve starts from a slab [B, D] with B, D ≥ 1, got ",
-          z0.sizes());
+  require(z0.dim() == 2 && z0.numel() > 0,
+          "a solve starts from a slab [B, D] with B, D ≥ 1, got {}", z0.sizes());
   require(z0.scalar_type() == torch::kFloat32 || z0.scalar_type() == torch::kFloat64,
-          "a state must be float32 or float64, got ", z0.scalar_type());
+          "a state must be float32 or float64, got {}", z0.scalar_type());
   const torch::NoGradGuard no_grad;
   auto workspace = workspaces_->take();
   workspace.pool.reset_like(z0);

@@ -9,11 +9,11 @@ namespace deq {
 namespace {
 
 TEST(GradientOptionsTest, Names) {
-  EXPECT_EQ(name(GradientOptions(Implicit{})), "implicit");
-  EXPECT_EQ(name(GradientOptions(Truncated{})), "truncated");
-  EXPECT_EQ(name(GradientOptions(JacobianFree{})), "jacobian-free");
-  EXPECT_EQ(name(GradientOptions(Phantom{})), "phantom");
-  EXPECT_EQ(name(GradientOptions(Unrolled{})), "unrolled");
+  EXPECT_EQ(gradient_name(GradientOptions(Implicit{})), "implicit");
+  EXPECT_EQ(gradient_name(GradientOptions(Truncated{})), "truncated");
+  EXPECT_EQ(gradient_name(GradientOptions(JacobianFree{})), "jacobian-free");
+  EXPECT_EQ(gradient_name(GradientOptions(Phantom{})), "phantom");
+  EXPECT_EQ(gradient_name(GradientOptions(Unrolled{})), "unrolled");
 }
 
 TEST(GradientOptionsTest, DefaultsAndBoundariesAreValid) {
@@ -21,7 +21,7 @@ TEST(GradientOptionsTest, DefaultsAndBoundariesAreValid) {
        {GradientOptions(Implicit{}), GradientOptions(Truncated{.terms = 0}),
         GradientOptions(JacobianFree{}), GradientOptions(Phantom{.steps = 1, .tau = 1}),
         GradientOptions(Unrolled{.steps = 1})}) {
-    EXPECT_NO_THROW(validate(options)) << name(options);
+    EXPECT_NO_THROW(validate(options)) << gradient_name(options);
   }
 }
 

@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <torch/autograd.h>
 
 #include "deq/adjoint/adjoint.h"
 #include "support/maps.h"
@@ -31,10 +32,10 @@ TEST_F(AdjointRules, ImplicitMatchesTheDenseSolve) {
          test::every_solver({.rtol = 1e-13}, 5000, {.stagnation_window = 0})) {
       Report report;
       const auto u = implicit_rule(Solver(options))(at, g, report);
-      EXPECT_TRUE(report.converged()) << name(options) << ": " << report.brief();
+      EXPECT_TRUE(report.converged()) << solver_name(options) << ": " << report.brief();
       // The error is the residual times the norm of (I − J)⁻¹.
       EXPECT_LT(test::relative_difference(u, expected), 1e-12 / (1 - radius))
-          << name(options) << ", radius " << radius;
+          << solver_name(options) << ", radius " << radius;
     }
   }
 }
@@ -51,8 +52,8 @@ TEST_F(AdjointRules, ImplicitWorksBeyondRadiusOne) {
       EXPECT_EQ(report.status, Status::Diverged);  // named, and the best u is still handed out
       EXPECT_TRUE(torch::isfinite(u).all().item<bool>());
     } else {
-      EXPECT_TRUE(report.converged()) << name(options) << ": " << report.brief();
-      EXPECT_LT(test::relative_difference(u, expected), 1e-10) << name(options);
+      EXPECT_TRUE(report.converged()) << solver_name(options) << ": " << report.brief();
+      EXPECT_LT(test::relative_difference(u, expected), 1e-10) << solver_name(options);
     }
   }
 }
@@ -64,7 +65,7 @@ TEST_F(AdjointRules, ImplicitMatchesTheReferenceFixture) {
     Report report;
     const auto u = implicit_rule(Solver(options))(at, fixture["grad_in"], report);
     EXPECT_LT(test::relative_difference(u, fixture["implicit_u"]), 1e-11)
-        << name(options) << ": " << report.brief();
+        << solver_name(options) << ": " << report.brief();
   }
 }
 

@@ -83,12 +83,12 @@ class Train(ProgramTest):
             while part := os.read(screen, 65536):
                 shown += part
         self.assertEqual(process.wait(timeout=60), 0, shown)
-        first, *others = re.findall(r"\[[#.]+\] (\S+)  (.*?)(?=\r)", shown.decode())
+        first, *others = re.findall(r"\[[#.]+\] (\S+)  solving  (.*?)(?=\r)", shown.decode())
         self.assertEqual(first[0], "1/512")
         self.assertTrue(first[1].startswith("loss"), first)
         self.assertTrue(others)
         for place, facts in others:
-            self.assertRegex(facts, r"^\S+ steps/s  \d+:\d\d left  loss", place)
+            self.assertRegex(facts, r"^\S+ steps/s  \d+:\d\d left", place)
 
 
 class Eval(ProgramTest):
@@ -165,7 +165,7 @@ class Bench(ProgramTest):
         self.deq("bench", "mdeq", "--preset", "cifar-tiny", "--batch", "2", "--repeats", "1", "--inference", "2",
                  "--forward", "2", "--adjoint", "2", "--json", "numbers.json", "--trace", "trace.json")
         numbers = json.loads((self.folder / "numbers.json").read_text())
-        # The published count of this model's layer is 68.6 million multiplications an image.
+        # The published count of this model's layer is 68.6 million multiplications per image.
         self.assertAlmostEqual(numbers["flops_of_f"] / (2 * 2 * 68.6e6), 1, delta=0.005)
         # A convolution alone reads and writes 24 channels of 2 images.
         self.assertGreater(numbers["bytes_of_f"], 2 * 2 * 24 * 32 * 32 * 4)
@@ -192,6 +192,9 @@ class Doctor(ProgramTest):
         if facts["cuda"] == "not available":
             self.assertIn("cuda_reason", facts)
         self.assertIn(facts["libtorch"], self.deq("doctor").stdout)
+        checked = json.loads(self.deq("doctor", "--device", "cpu", "--json").stdout)
+        self.assertEqual(checked["replay"], "not used on the CPU")
+        self.assertIn("moon", self.deq("doctor", "--device", "moon", status=2).stderr)
 
 
 if __name__ == "__main__":

@@ -249,6 +249,16 @@ class Prepare(DataTest):
         self.assertEqual(list(self.problems("out")), ["train/"])
         self.assertEqual([split["split"] for split in self.look("summary", "out")["splits"]], ["test"])
 
+    def test_cifar_10_for_python(self):
+        pickle = ("cifar-10-batches-py/batches.meta", b"\x80\x02}.")
+        archive = self.archive("cifar-10-python.tar.gz", [pickle, ("cifar-10-batches-py/test_batch", b"\x80\x02}.")])
+        (self.folder / "cifar-10-batches-py").mkdir()
+        (self.folder / pickle[0]).write_bytes(pickle[1])
+        rest = " holds the Python version of CIFAR-10, but only the binary version is read (cifar-10-binary.tar.gz)"
+        self.assertEqual(self.refused("data", "prepare", archive, "out", status=1), archive + rest)
+        for command, *out in (("summary",), ("check",), ("pack", "out")):
+            self.assertEqual(self.refused("data", command, "cifar-10-batches-py", *out), "cifar-10-batches-py" + rest)
+
 
 class Misuse(DataTest):
     def test_no_images_there(self):
@@ -262,6 +272,72 @@ class Misuse(DataTest):
         for command in ("summary", "check", "pack", "prepare"):
             self.assertIn(command, self.deq("data", "--help").stdout)
             self.assertIn(f"Usage: deq data {command}", self.deq("data", command, "--help").stdout)
+
+
+class Text(ProgramTest):
+    """A corpus in words, looked at and checked as images are."""
+
+    TEXTS = {"train": "the cat sat\non the mat\n\n", "valid": "the dog sat\n", "test": "a cat\n"}
+
+    def setUp(self):
+        super().setUp()
+        (self.folder / "text").mkdir()
+        for name, text in self.TEXTS.items():
+            self.write(name, text.encode())
+
+    def write(self, name, content):
+        (self.folder / f"text/{name}.txt").write_bytes(content)
+
+    def look(self, command, status=0):
+        return json.loads(self.deq("data", command, "text", "--json", status=status).stdout)
+
+    def problems(self):
+        return {problem["where"]: problem["what"] for problem in self.look("check", status=1)["problems"]}
+
+    def test_what_is_there(self):
+        found = self.look("summary")
+        self.assertEqual(found["format"], "text")
+        self.assertEqual(found["vocabulary"], 5 + 2)  # with <eos> and <unk>
+        self.assertEqual(found["rare"], 4)
+        self.assertEqual(found["cutoffs"], [])
+        self.assertEqual(found["problems"], [])
+        train, valid, _ = found["splits"]
+        self.assertEqual({**train}, {"split": "train", "file": "train.txt", "bytes": 24, "lines": 3, "words": 6,
+                                     "different": 5, "unknown": 0})
+        self.assertEqual((valid["words"], valid["unknown"]), (3, 1))
+        text = self.deq("data", "summary", "text").stdout
+        for part in ("train: 6 words in 3 lines", "vocabulary: 7 words", "model.cutoffs = []"):
+            self.assertIn(part, text)
+        self.assertFalse((self.folder / "text/.deq-cache").exists())  # looking changes nothing
+
+    def test_nothing_is_wrong(self):
+        self.assertEqual(self.deq("data", "check", "text").stdout, "text: 11 words, 0 problems\n")
+        (self.folder / "text/test.txt").unlink()  # which training does not need
+        self.assertEqual(self.look("check")["problems"], [])
+
+    def test_what_is_damaged_or_missing(self):
+        self.write("valid", b"the caf\xe9\n")
+        self.write("test", self.TEXTS["train"].encode())
+        self.assertEqual(set(self.problems()), {"valid.txt", "test.txt"})
+        self.assertIn("not UTF-8 at line 1, byte 8", self.problems()["valid.txt"])
+        self.assertIn("the same text as train.txt", self.problems()["test.txt"])
+        self.write("valid", b"un deux trois the\n")
+        self.write("test", b"")
+        self.assertIn("3 of its 4 words are not in the training text", self.problems()["valid.txt"])
+        self.assertIn("empty", self.problems()["test.txt"])
+        (self.folder / "text/valid.txt").unlink()
+        self.assertIn("nothing to validate on", self.problems()["valid"])
+        result = self.deq("data", "summary", "text")
+        self.assertIn("deq data check text", result.stderr)
+
+    def test_cutoffs_of_a_larger_text(self):
+        config = self.folder / "config.toml"
+        config.write_text('experiment = "language"\n[data]\npath = "text"\n[model]\ncutoffs = [2, 5000]\n')
+        message = self.deq("train", config, "--out", "run", status=2).stderr
+        self.assert_one_sentence(message)
+        self.assertFalse((self.folder / "run").exists())
+        for part in ("model.cutoffs has 5000", "7 different words", "model.cutoffs = []"):
+            self.assertIn(part, message)
 
 
 if __name__ == "__main__":

@@ -22,11 +22,11 @@ RECIPE = settings(
 FINITE = [*RECIPE, *settings(train__steps=STEPS)]
 ENDLESS = [*RECIPE, *settings(train__steps=1000000, train__eval_every_steps=1000000)]
 
-# Ranks add up gradients in another order than one process does, so the trainings differ by rounding
-# alone, which forty steps of Adam amplify: 1e-15 becomes 1e-12, 1e-7 becomes 1e-5. A wrong average,
+# Ranks add up gradients in another order than one process does, so the trainings differ only by
+# rounding, which forty steps of Adam amplify: 1e-15 becomes 1e-12, 1e-7 becomes 1e-5. A wrong average,
 # sample or probe would show in the first or second digit.
 TOLERANCE = {"float64": 1e-9, "float32": 1e-4}
-# These tell of the main rank's samples, of the longest solve of each rank, or of rounding itself.
+# These depend on the main rank's samples, on the longest solve of each rank, or on rounding itself.
 OF_A_RANK = ("residual_p50", "residual_p90", "residual_p99", "nfe_forward", "adjoint_residual")
 
 
@@ -132,7 +132,8 @@ class Parity(DistributedTest):
                     run = f"run-{count}-{precision}"
                     result = self.in_processes(count, CONFIG, *recipe, "--out", run)
                     self.assertEqual(json.loads(result.stdout)["run"], run)  # one object, of one rank
-                    self.assertEqual(result.stderr, "")
+                    # All that there may be to say is that they are more than this machine's cores.
+                    self.assertRegex(result.stderr, r"^(deq: warning: \d+ processes share .*\n)?$")
                     self.assert_same_training(run, one, precision)
                     self.assert_same_metrics(run, one, precision)
 

@@ -47,6 +47,25 @@ class Links(unittest.TestCase):
             self.assertTrue(f"(docs/{page.name})" in readme, f"README.md has no link to {page.name}")
 
 
+class Promises(unittest.TestCase):
+    def test_are_held_by_tests_that_exist(self):
+        page = DOCS / "reliability.md"
+        table = page.read_text().split("## Promises")[1].split("\n## ")[0]
+        rows = [row for row in table.splitlines() if row.startswith("| ")][1:]
+        self.assertGreater(len(rows), 10)
+        for row in rows:
+            held_by = row.split("|")[3]
+            named = re.findall(r"\.\./(tests/[\w/.]+)|`(tests/[\w/.]+)`", held_by)
+            self.assertTrue(named, row)
+            for paths in named:
+                self.assertTrue((SOURCE / "".join(paths)).is_file(), f"{page.name} names {''.join(paths)}")
+
+    def test_every_fuzzer_is_counted(self):
+        text = (DOCS / "reliability.md").read_text()
+        harnesses = {path.stem for path in (SOURCE / "tests/fuzz").glob("*.cpp")} - {"fuzz"}
+        self.assertEqual(set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)), harnesses)
+
+
 class Code(unittest.TestCase):
     def test_is_part_of_an_example(self):
         examples = {path.name: path.read_text() for path in (SOURCE / "examples").glob("*.cpp")}

@@ -113,7 +113,7 @@ class Learning(LanguageTest):
         first = self.deq("generate", "run", "--prompt", "w03 nonsense w17", "--words", "40")
         self.assertTrue(first.stdout.startswith("w03 nonsense w17"), first.stdout)
         self.assertIn('does not know "nonsense"', first.stderr)
-        self.assertIn("evaluations a word from the last equilibrium on", first.stderr)
+        self.assertIn("evaluations per word from the last equilibrium on", first.stderr)
         words = first.stdout.split()[3:]
         self.assertTrue(set(words) <= set(WORDS), words)
         again = self.deq("generate", "run", "--prompt", "w03 nonsense w17", "--words", "40")

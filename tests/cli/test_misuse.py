@@ -1,6 +1,6 @@
 """Bad input: one clear sentence, exit status 2 (misuse) or 1 (it failed), nothing half-written."""
 
-import json
+import os
 import unittest
 
 from program import CONFIG, SHORT, ProgramTest
@@ -13,6 +13,23 @@ class CommandLine(ProgramTest):
             result = self.deq(*arguments, status=2)
             self.assertIn("--help", result.stderr, arguments)
             self.assertEqual(self.tree(), {})
+
+    def test_an_unknown_command_is_named_with_what_was_meant(self):
+        for arguments, said in ((["trian"], "unknown command trian; did you mean train?"),
+                                (["evla", "run"], "unknown command evla; did you mean eval?"),
+                                (["data", "sumary", "x"], "unknown command data sumary; did you mean data summary?"),
+                                (["bench", "solver"], "unknown command bench solver; did you mean bench solvers?")):
+            message = self.deq(*arguments, status=2).stderr
+            self.assertIn(said, message)
+            self.assertIn("--help", message)
+        message = self.deq("dance", status=2).stderr
+        self.assertIn("unknown command dance", message)
+        self.assertNotIn("did you mean", message)
+
+    def test_a_list_with_a_gap(self):
+        for budgets in ("1,,2", ",1", "1,", ""):
+            message = self.deq("eval", "run", "--budgets", budgets, status=2).stderr
+            self.assertIn("--budgets", message)
 
     def test_a_count_that_is_none(self):
         for budgets in ("0", "4,-1", "2,many", "1.5"):
@@ -54,10 +71,9 @@ class Devices(ProgramTest):
         self.assertIn("cpu, cuda", message)
 
     def test_cuda_where_there_is_none(self):
-        if json.loads(self.deq("doctor", "--json").stdout)["cuda"] == "available":
-            self.skipTest("this machine has a GPU")
+        hidden = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
         for command in (["train", CONFIG], ["demo"]):
-            self.assertIn('"cuda"', self.refused(*command, "--device", "cuda"))
+            self.assertIn('"cuda"', self.refused(*command, "--device", "cuda", env=hidden))
 
 
 class Folders(ProgramTest):
@@ -86,6 +102,16 @@ class Folders(ProgramTest):
         config = self.folder / "run/config.toml"
         config.write_text(config.read_text().replace("hidden = 50", "hidden = 51"))
         self.assertIn("shape", self.refused("eval", "run", status=1))
+
+
+class Memory(ProgramTest):
+    def test_what_does_not_fit_is_said_in_a_sentence(self):
+        for samples in (10**13, 10**17):
+            result = self.deq("train", CONFIG, "--set", f"data.train_samples={samples}", "--out", "run", status=1)
+            self.assert_one_sentence(result.stderr)
+            self.assertIn("out of memory", result.stderr)
+            self.assertIn("train.batch_size", result.stderr)
+            self.assertEqual(self.tree(), {})
 
 
 class Numerics(ProgramTest):

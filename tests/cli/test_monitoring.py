@@ -71,7 +71,7 @@ class TensorBoard(MonitoringTest):
         self.assertGreater(len({value for _, value in shown["train/gamma"]}), 3)  # it adapts
 
     def stop(self, arguments, signal_number, line):
-        """Starts, sends a signal when so many lines are there, and waits for the end."""
+        """Starts, sends a signal when this many lines are there, and waits for the end."""
         process = self.start(*arguments)
         metrics = self.folder / "run/metrics.jsonl"
         wait_until(lambda: metrics.exists() and metrics.read_bytes().count(b"\n") >= line, "metrics")

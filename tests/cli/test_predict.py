@@ -21,7 +21,7 @@ class Predict(VisionTest):
     def setUp(self):
         super().setUp()
         if not self.trained.exists():
-            self.train_squares(self.trained, "--set", "train.epochs=12")
+            self.train_squares(self.trained, "--set", "train.epochs=24")
         shutil.copytree(self.trained, self.folder / "run")
 
     def square(self, name, colour, width=SIZE, height=SIZE):
@@ -62,8 +62,8 @@ class Predict(VisionTest):
 
     def test_an_unreadable_image_does_not_hide_the_others(self):
         (self.folder / "text.png").write_text("hello")
-        result = self.deq("predict", "run", "text.png", self.square("a.png", "blue"), "nowhere.png", "--json",
-                          status=1)
+        self.deq("predict", "run", "text.png", self.square("a.png", "blue"), "--json", status=1)
+        result = self.deq("predict", "run", "text.png", "a.png", "nowhere.png", "--json", status=2)
         lines = [json.loads(line) for line in result.stdout.splitlines()]
         self.assertEqual(["error" in line for line in lines], [True, False, True])
         self.assertIn("text.png", result.stderr)

@@ -78,12 +78,20 @@ class Warnings(ReportTest):
                            r"not finite: 3, returns to a checkpoint: 1")
 
 
+class Metrics(ReportTest):
+    def test_lines_that_have_nothing_in_common(self):
+        write_run(self.folder / "run", [{"split": "train", f"name{i}": 1} for i in range(3000)])
+        message = self.refused("report", "run", "--out", "page.html", status=1)
+        self.assertIn("3000 lines of the split \"train\" have 3001 different names", message)
+
+
 class Labels(ReportTest):
     def gamma(self, config):
         return self.run_with(valid_line(4), config=config)["gamma"]
 
     def test_gamma_is_described_over_the_whole_training(self):
         self.assertEqual(self.gamma("[jacobian]\ngamma = 2.0\n"), "2")
+        self.assertEqual(self.gamma("[jacobian]\ngamma = 1e30\n"), "1e+30")
         linear = 'gamma = { schedule = "linear", from = 0.0, to = 0.5, begin = 0, end = 10 }'
         self.assertEqual(self.gamma(f"[jacobian]\n{linear}\nstop_epoch = 3\n"), "0 → 0.5 until epoch 3")
         held = '[jacobian.control]\nhold = "{}"\ntarget = 0.8\n'

@@ -92,7 +92,7 @@ class PageTest(ProgramTest):
         file = self.folder / "page.pdf"
         self.browse(page, f"--print-to-pdf={file}", "--no-pdf-header-footer")
         self.assertTrue(file.read_bytes().startswith(b"%PDF"))
-        self.assertGreater(file.stat().st_size, 30_000)  # plots are in it, and not text alone
+        self.assertGreater(file.stat().st_size, 30_000)  # plots are in it, not only text
 
 
 @unittest.skipUnless(BROWSER, "no Chromium on this machine")
@@ -155,9 +155,33 @@ class Curves(PageTest):
                  for line in (train_line(5), valid_line(5))]
         self.report(explicit=lines, equilibrium=[train_line(5), valid_line(5)])
         labels = self.ask("page.html", "() => [...document.querySelectorAll('#training .legend button')].map((b) => b.textContent)")
-        self.assertEqual(labels, ["explicit", "γ = 0.5"])
+        self.assertEqual(labels, ["explicit", "equilibrium"])
         traces = self.ask("page.html", "() => plotOf('train', 'gamma').data.map((trace) => trace.meta)")
         self.assertEqual(traces, ["run1"])
+
+    def labels(self, **configs):
+        """What the legend calls runs that differ in these lines of their configuration."""
+        for name, config in configs.items():
+            write_run(self.folder / name, [train_line(5), valid_line(5)], config=config)
+        self.deq("report", *configs, "--out", "page.html")
+        return self.ask("page.html", "() => [...document.querySelectorAll('#training .legend button')].map((b) => b.textContent)")
+
+    def test_runs_are_called_by_gamma_where_nothing_else_differs(self):
+        self.assertEqual(self.labels(a="[jacobian]\ngamma = 0.5\n", b="[jacobian]\ngamma = 2.0\n"), ["γ = 0.5", "γ = 2"])
+        self.assertEqual(self.labels(c="[jacobian]\ngamma = 0.5\n", d="[jacobian]\ngamma = 2.0\n[train]\nlr = 0.1\n"),
+                         ["c", "d"])
+        self.assertEqual(self.labels(e="[jacobian]\ngamma = 0.5\n"), ["e"])
+
+    def test_steps_are_whole_numbers(self):
+        self.report(run=[train_line(1), train_line(2), train_line(3)], long=[train_line(1000), train_line(4000)])
+        ticks = "() => [...plotOf('train', 'loss').querySelectorAll('.xtick')].map((tick) => tick.textContent)"
+        for runs in (["run"], ["run", "long"]):
+            self.deq("report", *runs, "--out", "page.html")
+            shown = self.ask("page.html", ticks)
+            self.assertGreater(len(shown), 1)
+            self.assertEqual(len(set(shown)), len(shown))
+            for tick in shown:
+                self.assertRegex(tick, r"^[0-9,]+$")
 
     def test_curves_over_seconds(self):
         self.report(run=[train_line(4), train_line(8)])

@@ -155,6 +155,9 @@ class WhatThereIs(ReproduceTest):
         neither = said("table3", "--cifar10", "empty")
         for part in ("empty holds neither", "batches.meta", "train/<class>/*.jpg"):
             self.assertIn(part, neither)
+        (self.folder / "python").mkdir()
+        (self.folder / "python/batches.meta").write_text("")
+        self.assertIn("python holds the Python version of CIFAR-10", said("table3", "--cifar10", "python"))
         self.assertIn("file is no folder", said("fig3", "--text", "file"))
         self.assertIn("unknown key \"nonsense\"", said("fig5", "--set", "nonsense=1"))
         self.assertIn("nowhere", self.refused("reproduce", "fig5", "--recipes", "nowhere"))
@@ -204,7 +207,7 @@ x = "budget"
 y = "accuracy"
 
 [plots.speed]
-title = "Images a second"
+title = "Images per second"
 y = "eval.samples_per_s"
 kind = "bars"
 
@@ -271,7 +274,7 @@ class Vision(PageTest, VisionTest):
         (self.folder / "out/small/fig99/report.html").rename(self.folder / "page.html")
         dom = self.drawn("page.html")
         self.assertEqual(self.sections(dom)[0], "reproduction")
-        for title in ("Accuracy against evaluations", "Images a second", "Points", "Loss"):
+        for title in ("Accuracy against evaluations", "Images per second", "Points", "Loss"):
             self.assertIn(f"<strong>{title}</strong>", dom)
         self.assertIn('<th scope="row">DEQ, stopped</th>', dom)
         self.assert_fits_a_phone("page.html")

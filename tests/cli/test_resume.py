@@ -151,7 +151,7 @@ class Kills(ResumeTest):
 
 
 class Signals(ResumeTest):
-    # A line a step: an interruption, which saves and so ends a line, then leaves no trace.
+    # A line per step: an interruption, which saves and so ends a line, then leaves no trace.
     LINES = settings(train__log_every=1)
 
     def setUp(self):

@@ -142,6 +142,12 @@ class BadData(VisionTest):
         for path, part in (("nowhere", "data.path: nowhere does not exist"), ('a "b"', 'data.path: a "b" does not exist'), (".", "train/")):
             self.assertIn(part, self.refused("train", self.config, "--set", f"data.path={path}"))
         self.assertIn("CIFAR-10", self.refused("train", self.config, "--set", "data.format=cifar10"))
+        python = self.folder / "cifar-10-batches-py/batches.meta"
+        python.parent.mkdir()
+        python.write_bytes(b"\x80\x02}.")
+        message = self.refused("train", self.config, "--set", "data.format=cifar10", "--set", "data.path=cifar-10-batches-py",
+                               "--out", "run")
+        self.assertIn("cifar-10-batches-py holds the Python version of CIFAR-10, but only the binary version", message)
 
     def test_another_number_of_classes(self):
         message = self.refused("train", self.config, "--set", "model.classes=4")

@@ -2,14 +2,14 @@
 
 #include <fstream>
 
-#include "deq/config/config_error.h"
-#include "deq/config/experiment.h"
-#include "deq/config/vision.h"
+#include "deq/lab/base/errors.h"
+#include "deq/lab/settings/files.h"
+#include "deq/lab/settings/vision.h"
 #include "io/temporary_folder.h"
 
 // A configuration that builds on another.
 
-namespace deq {
+namespace deq::lab {
 namespace {
 
 class BaseFile : public ::testing::Test {
@@ -23,14 +23,14 @@ class BaseFile : public ::testing::Test {
 
   std::string message(const std::filesystem::path& path) const {
     try {
-      load_vision(path);
+      load_config<VisionConfig>(path);
     } catch (const ConfigError& error) {
       return std::string(error.what()).substr(folder_.path().string().size() + 1);
     }
     return "";
   }
 
-  testing::TemporaryFolder folder_;
+  test::TemporaryFolder folder_;
 };
 
 constexpr auto kCommon = R"(
@@ -54,14 +54,14 @@ gamma = { schedule = "staircase", start = 2.0, increment = 0.1, every = 50 }
 TEST_F(BaseFile, GivesWhatIsNotSaid) {
   write("common.toml", kCommon);
   write("middle.toml", "base = \"common.toml\"\nseed = 4\n[solver.forward]\nmax_evals = 5\n");
-  const auto config =
-      load_vision(write("sub/leaf.toml", "base = \"../middle.toml\"\n[train]\nepochs = 2\n"),
-                  {"train.batch_size=7"});
+  const auto config = load_config<VisionConfig>(
+      write("sub/leaf.toml", "base = \"../middle.toml\"\n[train]\nepochs = 2\n"),
+      {"train.batch_size=7"});
   EXPECT_EQ(config.seed, 4);
   EXPECT_EQ(config.train.epochs, 2);
   EXPECT_EQ(config.train.batch_size, 7);
   EXPECT_EQ(config.data.path, "pictures");
-  EXPECT_EQ(std::get<MdeqOptions>(config.model).channels, (std::vector<int64_t>{8, 16}));
+  EXPECT_EQ(std::get<models::MdeqOptions>(config.model).channels, (std::vector<int64_t>{8, 16}));
   const auto& anderson = std::get<Anderson>(config.solver.forward);
   EXPECT_EQ(anderson.beta, 0.5);
   EXPECT_EQ(anderson.max_evals, 5);
@@ -70,7 +70,7 @@ TEST_F(BaseFile, GivesWhatIsNotSaid) {
 
 TEST_F(BaseFile, AnotherMethodReplacesTheTable) {
   write("common.toml", kCommon);
-  const auto config = load_vision(write(
+  const auto config = load_config<VisionConfig>(write(
       "leaf.toml",
       "base = \"common.toml\"\n[solver.forward]\nname = \"broyden\"\nmemory = 3\n[model]\nname = "
       "\"resnet\"\n[jacobian]\ngamma = { schedule = \"constant\", value = 0.25 }\n"));
@@ -94,4 +94,4 @@ TEST_F(BaseFile, MistakesNameTheFileTheyAreIn) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::lab

@@ -1,34 +1,34 @@
-#include "deq/config/language.h"
+#include "deq/lab/settings/language.h"
+#include "config/source_folder.h"
 
 #include <gtest/gtest.h>
 
 #include <filesystem>
 
-#include "deq/config/experiment.h"
+#include "deq/lab/settings/files.h"
 
-namespace deq {
+namespace deq::lab {
 namespace {
 
 namespace fs = std::filesystem;
-
-const fs::path kSource = DEQ_SOURCE_DIR;
 
 TEST(LanguageConfig, EveryFileOfTheProjectIsRead) {
   int files = 0;
   for (const auto& entry : fs::recursive_directory_iterator(kSource / "configs")) {
     if (entry.is_directory() || entry.path().parent_path().filename() == "reproduce") continue;
     if (experiment_of(entry.path()) != "language") continue;
-    const auto text = to_toml(load_language(entry.path()));
-    EXPECT_EQ(to_toml(parse_language(text, "effective")), text) << entry.path();
+    const auto text = to_toml(load_config<LanguageConfig>(entry.path()));
+    EXPECT_EQ(to_toml(parse_config<LanguageConfig>(text, "effective")), text) << entry.path();
     ++files;
   }
   EXPECT_GE(files, 20);
 }
 
 TEST(LanguageConfig, ThePapersModelIsTheDefault) {
-  const auto config = load_language(kSource / "configs/paper/wikitext103-deq-post-ln-jr.toml");
+  const auto config =
+      load_config<LanguageConfig>(kSource / "configs/paper/wikitext103-deq-post-ln-jr.toml");
   const auto& model = std::get<DeqTransformerModel>(config.model);
-  const TransformerOptions published;
+  const models::TransformerOptions published;
   EXPECT_EQ(model.cutoffs, published.cutoffs);
   EXPECT_EQ(model.d_model, published.d_model);
   EXPECT_EQ(model.d_inner, published.d_inner);
@@ -43,7 +43,7 @@ TEST(LanguageConfig, ThePapersModelIsTheDefault) {
 TEST(LanguageConfig, BothSetsHoldTheSameExperiments) {
   for (const std::string start : {"paper/wikitext103-", "books/"}) {
     const auto load = [&](const std::string& name) {
-      return load_language(kSource / ("configs/" + start + name + ".toml"));
+      return load_config<LanguageConfig>(kSource / ("configs/" + start + name + ".toml"));
     };
     const auto deq = [](const LanguageConfig& config) {
       return std::get<DeqTransformerModel>(config.model);
@@ -67,4 +67,4 @@ TEST(LanguageConfig, BothSetsHoldTheSameExperiments) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::lab

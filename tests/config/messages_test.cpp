@@ -1,19 +1,20 @@
 #include <gtest/gtest.h>
 
-#include "deq/config/config_error.h"
-#include "deq/config/experiment.h"
-#include "deq/config/synthetic.h"
+#include "deq/lab/base/errors.h"
+#include "deq/lab/settings/files.h"
+#include "deq/lab/settings/synthetic.h"
 #include "io/temporary_folder.h"
 
-namespace deq {
+namespace deq::lab {
 namespace {
 
-using testing::message_of;
+using test::message_of;
 
 /// The message for these lines, which stand from line 2 on, with these overrides.
 std::string message(const std::string& lines, const std::vector<std::string>& overrides = {}) {
-  return message_of<ConfigError>(
-      [&] { parse_synthetic("experiment = \"synthetic\"\n" + lines, "x.toml", overrides); });
+  return message_of<ConfigError>([&] {
+    parse_config<SyntheticConfig>("experiment = \"synthetic\"\n" + lines, "x.toml", overrides);
+  });
 }
 
 TEST(ConfigMessages, WholeNumbers) {
@@ -141,7 +142,7 @@ TEST(ConfigMessages, Schedules) {
 
 TEST(ConfigMessages, TheExperiment) {
   const auto with = [](const std::string& toml) {
-    return message_of<ConfigError>([&] { parse_synthetic(toml, "x.toml"); });
+    return message_of<ConfigError>([&] { parse_config<SyntheticConfig>(toml, "x.toml"); });
   };
   EXPECT_EQ(with("seed = 1\n"),
             "x.toml: missing key \"experiment\", which must be one of \"synthetic\", \"vision\", "
@@ -161,10 +162,43 @@ TEST(ConfigMessages, SyntaxErrorsNameTheirLine) {
   EXPECT_EQ(message("seed = 1\nseed = 2\n").substr(0, 26), "x.toml:3: not valid TOML: ");
 }
 
+TEST(ConfigMessages, KeysOfVeryManyParts) {
+  std::string key = "a";
+  for (int i = 0; i < 100'000; ++i) key += ".a";
+  const std::string complaint = "not valid TOML: a key of more than 32 parts";
+  EXPECT_EQ(message("seed = 1\n" + key + " = 1\n"), "x.toml:3: " + complaint);
+  EXPECT_EQ(message("[" + key + "]\nb = 1\n"), "x.toml:2: " + complaint);
+  EXPECT_EQ(message("\"a\" . " + key + " = 1\n"), "x.toml:2: " + complaint);
+  EXPECT_EQ(message("seed = { " + key + " = 1 }\n"), "x.toml:2: " + complaint);
+  const std::string of_override = message("", {key + "=1"});
+  EXPECT_EQ(of_override.substr(0, 11), "--set \"a.a.");
+  EXPECT_LT(of_override.size(), 200U);
+  // Dots that part no keys.
+  EXPECT_NO_THROW(parse_config<SyntheticConfig>(
+      "experiment = \"synthetic\" # " + std::string(99, '.') + "\n# '''" + std::string(99, '.') +
+          "\n[train]\neval_budgets = [1, 2, 3]\n",
+      "x.toml"));
+}
+
+TEST(ConfigMessages, LettersBeyondAscii) {
+  EXPECT_EQ(message("[train]\népoques = 3\n"),
+            "x.toml:3: not valid TOML: a letter beyond ASCII outside of quotes and comments");
+  EXPECT_EQ(message("seed = \u3000 1\n"),
+            "x.toml:2: not valid TOML: a letter beyond ASCII outside of quotes and comments");
+  // Where they may be: in comments, in texts of all four kinds, and after a mark of the byte order.
+  for (const std::string text :
+       {R"("é\"é")", R"('é\')", "\"\"\"é\"\"é\n\"\"\"\"\"", "'''é''é\n'''''"}) {
+    const std::string complaint = message("# é '\nseed = " + text + " # é \"\n");
+    EXPECT_TRUE(complaint.ends_with(": must be a whole number ≥ 0")) << complaint;
+  }
+  EXPECT_NO_THROW(
+      parse_config<SyntheticConfig>("\ufeffexperiment = \"synthetic\" # é\n", "x.toml"));
+}
+
 TEST(ConfigMessages, Files) {
-  const testing::TemporaryFolder folder;
+  const test::TemporaryFolder folder;
   const std::string name = folder.path().string();
-  EXPECT_EQ(message_of<ConfigError>([&] { load_synthetic(folder / "none.toml"); }),
+  EXPECT_EQ(message_of<ConfigError>([&] { load_config<SyntheticConfig>(folder / "none.toml"); }),
             "cannot read " + name + "/none.toml: No such file or directory");
   EXPECT_EQ(message_of<ConfigError>([&] { experiment_of(folder.path()); }),
             "cannot read " + name + ": Is a directory");
@@ -172,7 +206,7 @@ TEST(ConfigMessages, Files) {
 
 TEST(ConfigMessages, Overrides) {
   EXPECT_EQ(message("", {"train.epochs=abc"}),
-            "--set train.epochs=abc: must be a whole number ≥ 1");
+            "--set train.epochs=abc: must be a whole number in [1, 1e+09]");
   EXPECT_EQ(message("", {"train.epoch=3"}),
             "--set train.epoch=3: unknown key \"train.epoch\"; did you mean \"train.epochs\"? "
             "(allowed: epochs, steps, batch_size, accumulation, lr, clip_norm, random_evals, "
@@ -204,4 +238,4 @@ TEST(ConfigMessages, MalformedOverrides) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::lab

@@ -1,44 +1,44 @@
-#include "deq/config/synthetic.h"
+#include "deq/lab/settings/synthetic.h"
+#include "config/source_folder.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
-#include <iostream>
 #include <random>
 
-#include "deq/config/config_error.h"
-#include "deq/config/experiment.h"
-#include "deq/config/reference.h"
-#include "deq/io/atomic_file.h"
+#include "deq/lab/base/errors.h"
+#include "deq/lab/io/atomic_file.h"
+#include "deq/lab/settings/files.h"
+#include "lab/settings/reference.h"
+#include "support/seed.h"
 
-namespace deq {
+namespace deq::lab {
 namespace {
 
-const std::filesystem::path kSource = DEQ_SOURCE_DIR;
-
-SyntheticConfig parse(const std::string& lines, const std::vector<std::string>& overrides = {}) {
-  return parse_synthetic("experiment = \"synthetic\"\n" + lines, "x.toml", overrides);
+SyntheticConfig parse_synthetic(const std::string& lines,
+                                const std::vector<std::string>& overrides = {}) {
+  return parse_config<SyntheticConfig>("experiment = \"synthetic\"\n" + lines, "x.toml", overrides);
 }
 
 void expect_round_trip(const SyntheticConfig& config) {
   const std::string text = to_toml(config);
-  EXPECT_EQ(to_toml(parse_synthetic(text, "effective")), text);
+  EXPECT_EQ(to_toml(parse_config<SyntheticConfig>(text, "effective")), text);
 }
 
 TEST(SyntheticConfig, TheDefaultsAreThePapers) {
   const auto path = kSource / "configs/paper/synthetic.toml";
   EXPECT_EQ(experiment_of(path), "synthetic");
-  EXPECT_EQ(to_toml(load_synthetic(path)), to_toml(SyntheticConfig{}));
-  EXPECT_EQ(to_toml(parse("")), to_toml(SyntheticConfig{}));
+  EXPECT_EQ(to_toml(load_config<SyntheticConfig>(path)), to_toml(SyntheticConfig{}));
+  EXPECT_EQ(to_toml(parse_synthetic("")), to_toml(SyntheticConfig{}));
 }
 
 TEST(SyntheticConfig, AnotherSolverCanBeChosenForARunsEffectiveConfiguration) {
   auto trained = SyntheticConfig{};
   trained.solver.forward = Broyden{.memory = 50, .tol = {.rtol = 1e-5}, .max_evals = 17};
   const auto choose = [&](const std::vector<std::string>& overrides) {
-    return parse_synthetic(to_toml(trained), "config.toml", overrides).solver.forward;
+    return parse_config<SyntheticConfig>(to_toml(trained), "config.toml", overrides).solver.forward;
   };
   const auto anderson = std::get<Anderson>(choose({"solver.forward.name=anderson"}));
   EXPECT_EQ(anderson.memory, Anderson{}.memory) << "Broyden's is another thing";
@@ -56,7 +56,7 @@ TEST(SyntheticConfig, AnotherSolverCanBeChosenForARunsEffectiveConfiguration) {
 }
 
 TEST(SyntheticConfig, ReadsEveryKindOfKey) {
-  const SyntheticConfig config = parse(R"(
+  const SyntheticConfig config = parse_synthetic(R"(
 seed = 9
 [data]
 noise = 0
@@ -118,8 +118,8 @@ layers = 10
 TEST(SyntheticConfig, AnotherSolverKeepsBudgetAndTolerance) {
   for (const std::string solver :
        {"picard", "anderson", "broyden", "limited-broyden", "newton-krylov"}) {
-    const SyntheticConfig config = parse("", {"solver.adjoint.name=" + solver});
-    EXPECT_EQ(name(config.solver.adjoint), solver);
+    const SyntheticConfig config = parse_synthetic("", {"solver.adjoint.name=" + solver});
+    EXPECT_EQ(solver_name(config.solver.adjoint), solver);
     EXPECT_EQ(max_evals(config.solver.adjoint), 6);
     EXPECT_EQ(tolerance(config.solver.adjoint).rtol, 1e-4);
     expect_round_trip(config);
@@ -127,48 +127,51 @@ TEST(SyntheticConfig, AnotherSolverKeepsBudgetAndTolerance) {
 }
 
 TEST(SyntheticConfig, TheAdjointSolverIsTheImplicitGradients) {
-  SyntheticConfig config = parse("", {"solver.adjoint.max_evals=17"});
+  SyntheticConfig config = parse_synthetic("", {"solver.adjoint.max_evals=17"});
   auto options = gradient_options(config.gradient, config.solver.adjoint);
   EXPECT_EQ(max_evals(std::get<Implicit>(options).solver), 17);
   for (const std::string gradient :
        {"implicit", "truncated", "jacobian-free", "phantom", "unrolled"}) {
-    config = parse("", {"gradient.name=" + gradient});
-    EXPECT_EQ(name(gradient_options(config.gradient, config.solver.adjoint)), gradient);
+    config = parse_synthetic("", {"gradient.name=" + gradient});
+    EXPECT_EQ(gradient_name(gradient_options(config.gradient, config.solver.adjoint)), gradient);
     expect_round_trip(config);
   }
 }
 
 TEST(SyntheticConfig, OverridesAreTomlOrElseText) {
-  EXPECT_EQ(parse("seed = 1\n", {"seed=2", " seed = 3 "}).seed, 3);
-  EXPECT_EQ(parse("", {"train.lr=1"}).train.lr, 1.0);
-  EXPECT_EQ(name(parse("", {"solver.forward.name=picard"}).solver.forward), "picard");
-  EXPECT_EQ(name(parse("", {"solver.forward.name=\"picard\""}).solver.forward), "picard");
+  EXPECT_EQ(parse_synthetic("seed = 1\n", {"seed=2", " seed = 3 "}).seed, 3);
+  EXPECT_EQ(parse_synthetic("", {"train.lr=1"}).train.lr, 1.0);
+  EXPECT_EQ(solver_name(parse_synthetic("", {"solver.forward.name=picard"}).solver.forward),
+            "picard");
+  EXPECT_EQ(solver_name(parse_synthetic("", {"solver.forward.name=\"picard\""}).solver.forward),
+            "picard");
   const auto gamma =
-      parse("", {"jacobian.gamma={schedule=\"linear\",from=1,to=2,begin=0,end=9}"}).jacobian.gamma;
+      parse_synthetic("", {"jacobian.gamma={schedule=\"linear\",from=1,to=2,begin=0,end=9}"})
+          .jacobian.gamma;
   EXPECT_EQ(std::get<LinearSchedule>(gamma.shape).to, 2.0);
-  EXPECT_EQ(parse("[train]\nepochs = 3\n", {"train={lr=0.5}"}).train.epochs, 50);
+  EXPECT_EQ(parse_synthetic("[train]\nepochs = 3\n", {"train={lr=0.5}"}).train.epochs, 50);
   EXPECT_EQ(experiment_in("", "x.toml", {"experiment=synthetic"}), "synthetic");
 }
 
 TEST(SyntheticConfig, OverridesReachIntoASchedule) {
   const std::string file = "[jacobian.gamma]\nschedule = \"constant\"\nvalue = 1\n";
   const auto gamma =
-      parse(file, {"jacobian.gamma.value=3", "jacobian.gamma.stop=5"}).jacobian.gamma;
+      parse_synthetic(file, {"jacobian.gamma.value=3", "jacobian.gamma.stop=5"}).jacobian.gamma;
   EXPECT_EQ(std::get<ConstantSchedule>(gamma.shape).value, 3.0);
   EXPECT_EQ(gamma.stop, 5);
 }
 
 TEST(SyntheticConfig, NothingHidesBehindAnOverride) {
-  EXPECT_THROW(parse("", {"seed=3#4"}), ConfigError);
-  EXPECT_THROW(parse("", {"seed=3\nx=4"}), ConfigError);
-  EXPECT_THROW(parse("", {"seed=3, 4"}), ConfigError);
-  EXPECT_THROW(parse("", {"seed=3]\nx=[4"}), ConfigError);
-  EXPECT_THROW(parse("", {"seed="}), ConfigError);
+  EXPECT_THROW(parse_synthetic("", {"seed=3#4"}), ConfigError);
+  EXPECT_THROW(parse_synthetic("", {"seed=3\nx=4"}), ConfigError);
+  EXPECT_THROW(parse_synthetic("", {"seed=3, 4"}), ConfigError);
+  EXPECT_THROW(parse_synthetic("", {"seed=3]\nx=[4"}), ConfigError);
+  EXPECT_THROW(parse_synthetic("", {"seed="}), ConfigError);
 }
 
 TEST(SyntheticConfig, RoundTripsExactly) {
-  const auto seed = std::random_device()();
-  std::cout << "seed " << seed << '\n';
+  const uint64_t seed = test::seed();
+  SCOPED_TRACE(::testing::Message() << "DEQ_TEST_SEED=" << seed);
   std::mt19937_64 random(seed);
   std::uniform_real_distribution<double> unit;
   for (int trial = 0; trial < 100; ++trial) {
@@ -180,7 +183,7 @@ TEST(SyntheticConfig, RoundTripsExactly) {
         .shape =
             LinearSchedule{.from = unit(random), .to = 1e300 * unit(random), .begin = 5, .end = 7},
         .stop = 8};
-    const SyntheticConfig read = parse_synthetic(to_toml(config), "effective");
+    const SyntheticConfig read = parse_config<SyntheticConfig>(to_toml(config), "effective");
     EXPECT_EQ(read.seed, config.seed);
     EXPECT_EQ(read.data.noise, config.data.noise);
     EXPECT_EQ(read.train.lr, config.train.lr);
@@ -200,4 +203,4 @@ TEST(Reference, IsTheDocument) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::lab

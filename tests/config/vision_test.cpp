@@ -1,19 +1,19 @@
-#include "deq/config/vision.h"
+#include "deq/lab/settings/vision.h"
+#include "config/source_folder.h"
 
 #include <gtest/gtest.h>
 
 #include <filesystem>
 
-#include "deq/config/config_error.h"
-#include "deq/config/experiment.h"
+#include "deq/lab/base/errors.h"
+#include "deq/lab/settings/files.h"
 
-namespace deq {
+namespace deq::lab {
 namespace {
 
-const std::filesystem::path kSource = DEQ_SOURCE_DIR;
-
-VisionConfig parse(const std::string& lines, const std::vector<std::string>& overrides = {}) {
-  return parse_vision("experiment = \"vision\"\n" + lines, "x.toml", overrides);
+VisionConfig parse_vision(const std::string& lines,
+                          const std::vector<std::string>& overrides = {}) {
+  return parse_config<VisionConfig>("experiment = \"vision\"\n" + lines, "x.toml", overrides);
 }
 
 TEST(VisionConfig, EveryFileOfTheProjectIsRead) {
@@ -21,8 +21,8 @@ TEST(VisionConfig, EveryFileOfTheProjectIsRead) {
   for (const char* folder : {"configs/paper", "configs/small", "configs/gpu"}) {
     for (const auto& entry : std::filesystem::directory_iterator(kSource / folder)) {
       if (experiment_of(entry.path()) != "vision") continue;
-      const auto text = to_toml(load_vision(entry.path()));
-      EXPECT_EQ(to_toml(parse_vision(text, "effective")), text) << entry.path();
+      const auto text = to_toml(load_config<VisionConfig>(entry.path()));
+      EXPECT_EQ(to_toml(parse_config<VisionConfig>(text, "effective")), text) << entry.path();
       ++files;
     }
   }
@@ -30,23 +30,27 @@ TEST(VisionConfig, EveryFileOfTheProjectIsRead) {
 }
 
 TEST(VisionConfig, ReadsEveryKindOfModel) {
-  const auto mdeq = parse("[data]\npath = \"x\"\n[model]\nchannels = [8, 16, 24]\ngroups = 4\n");
-  EXPECT_EQ(std::get<MdeqOptions>(mdeq.model).channels, (std::vector<int64_t>{8, 16, 24}));
-  const auto resnet = parse("[data]\npath = \"x\"\n[model]\nname = \"resnet\"\ndepth = \"50\"\n");
+  const auto mdeq =
+      parse_vision("[data]\npath = \"x\"\n[model]\nchannels = [8, 16, 24]\ngroups = 4\n");
+  EXPECT_EQ(std::get<models::MdeqOptions>(mdeq.model).channels, (std::vector<int64_t>{8, 16, 24}));
+  const auto resnet =
+      parse_vision("[data]\npath = \"x\"\n[model]\nname = \"resnet\"\ndepth = \"50\"\n");
   EXPECT_EQ(std::get<ResNetModel>(resnet.model).depth, ResNetDepth::Layers50);
   const auto densenet =
-      parse("[data]\npath = \"x\"\n", {"model.name=densenet", "model.stem=imagenet"});
-  EXPECT_EQ(std::get<DenseNetModel>(densenet.model).stem, Stem::ImageNet);
-  const auto monotone = parse("[data]\npath = \"x\"\n[model]\nname = \"monotone\"\nalpha = 0.25\n",
-                              {"model.splitting=forward-backward"});
-  EXPECT_EQ(std::get<MonotoneOptions>(monotone.model).alpha, 0.25);
-  EXPECT_EQ(std::get<MonotoneOptions>(monotone.model).splitting, Splitting::ForwardBackward);
+      parse_vision("[data]\npath = \"x\"\n", {"model.name=densenet", "model.stem=imagenet"});
+  EXPECT_EQ(std::get<DenseNetModel>(densenet.model).stem, models::Stem::ImageNet);
+  const auto monotone =
+      parse_vision("[data]\npath = \"x\"\n[model]\nname = \"monotone\"\nalpha = 0.25\n",
+                   {"model.splitting=forward-backward"});
+  EXPECT_EQ(std::get<models::MonotoneOptions>(monotone.model).alpha, 0.25);
+  EXPECT_EQ(std::get<models::MonotoneOptions>(monotone.model).splitting,
+            models::Splitting::ForwardBackward);
 }
 
 TEST(VisionConfig, APathIsNeededAndMayHoldAnything) {
   const auto message = [](const std::string& lines) {
     try {
-      parse(lines);
+      parse_vision(lines);
     } catch (const ConfigError& error) {
       return std::string(error.what());
     }
@@ -58,10 +62,10 @@ TEST(VisionConfig, APathIsNeededAndMayHoldAnything) {
             "x.toml:3: data.path = \"\": must be a text that is not empty");
   EXPECT_EQ(message("[data]\npath = 3\n"),
             "x.toml:3: data.path = 3: must be a text that is not empty");
-  auto config = parse("[data]\npath = \"x\"\n");
+  auto config = parse_vision("[data]\npath = \"x\"\n");
   config.data.path = "a \"quoted\" \\ folder\twith\n\x01 everything é";
-  EXPECT_EQ(parse_vision(to_toml(config), "effective").data.path, config.data.path);
+  EXPECT_EQ(parse_config<VisionConfig>(to_toml(config), "effective").data.path, config.data.path);
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::lab

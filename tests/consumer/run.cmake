@@ -1,4 +1,4 @@
-# One step of the consumer tests: cmake -DSTEP=install|app|readme|examples ... -P run.cmake
+# One step of the consumer tests: cmake -DSTEP=install|build ... -P run.cmake
 
 function(run)
   execute_process(COMMAND ${ARGV} RESULT_VARIABLE status)
@@ -24,24 +24,13 @@ if(STEP STREQUAL "install")
   return()
 endif()
 
-# Two steps may run side by side, so each has a build folder.
-set(build "${WORK_DIR}/${STEP}")
-if(STEP STREQUAL "examples")
-  set(SOURCE_DIR "${EXAMPLES}")
-endif()
-set(args -S "${SOURCE_DIR}" -B "${build}" -G "${GENERATOR}"
+set(build "${WORK_DIR}/build")
+run("${PYTHON}" "${SOURCE_DIR}/extract_readme.py" "${README}" "${WORK_DIR}/readme_example.cpp")
+set(args -S "${SOURCE_DIR}" -B "${build}" -G "${GENERATOR}" "-DEXAMPLES=${EXAMPLES}"
+    "-DREADME_EXAMPLE=${WORK_DIR}/readme_example.cpp"
     -DCMAKE_BUILD_TYPE=Release "-DCMAKE_CXX_COMPILER=${CXX}" "-DCMAKE_PREFIX_PATH=${prefix}")
 if(LAUNCHER)
   list(APPEND args "-DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}")
 endif()
-if(STEP STREQUAL "readme")
-  run("${PYTHON}" "${SOURCE_DIR}/extract_readme.py" "${README}" "${WORK_DIR}/readme_example.cpp")
-  list(APPEND args "-DREADME_EXAMPLE=${WORK_DIR}/readme_example.cpp")
-endif()
 run("${CMAKE_COMMAND}" ${args})
-if(STEP STREQUAL "examples")  # what they print is tested elsewhere
-  run("${CMAKE_COMMAND}" --build "${build}")
-  return()
-endif()
-run("${CMAKE_COMMAND}" --build "${build}" --target ${STEP})
-run("${build}/${STEP}")
+run("${CMAKE_COMMAND}" --build "${build}")

@@ -2,7 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/autograd.h>
 
+#include "core/jacobian_products.h"
 #include "deq/core/error.h"
 #include "support/maps.h"
 #include "support/seed.h"
@@ -39,7 +41,7 @@ TEST_F(LinearizationTest, ProductsEndWithBackwardAndASentence) {
   auto problem = test::tanh_problem(2, 4, 0.9, generator_);
   problem.map.w.requires_grad_();
   const auto at = linearize(problem.map, problem.z_star);
-  at.f.sum().backward();
+  products_of(at).f().sum().backward();
   const auto u = torch::ones({2, 4}, f64());
   EXPECT_THAT([&] { at.vjp(u); },
               ::testing::ThrowsMessage<Error>(::testing::HasSubstr("after backward()")));
@@ -51,7 +53,7 @@ TEST_F(LinearizationTest, DifferentiableProductHasAGraphToTheParameters) {
   const auto at = linearize(problem.map, problem.z_star);
   const auto product = at.vjp(torch::ones({2, 4}, f64()), /*differentiable=*/true);
   ASSERT_TRUE(product.requires_grad());
-  // 1ᵀJ v is Σᵢⱼ (1 − fᵢ²) Wᵢⱼ vⱼ: linear in W but for the dependence of f on it.
+  // 1ᵀJ v is Σᵢⱼ (1 − fᵢ²) Wᵢⱼ vⱼ: linear in W except for the dependence of f on it.
   const auto gradient = torch::autograd::grad({product.sum()}, {problem.map.w})[0];
   const auto& z = problem.z_star;
   const auto slope = (1 - z.square()).detach();

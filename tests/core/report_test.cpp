@@ -31,7 +31,7 @@ Report three_samples() {
 TEST(Status, NamesAndAdviceAreDistinct) {
   std::set<std::string_view> names, advices;
   for (const Status status : kStatuses) {
-    names.insert(name(status));
+    names.insert(status_name(status));
     advices.insert(advice(status));
     EXPECT_FALSE(advice(status).empty());
   }
@@ -79,7 +79,7 @@ TEST(Report, Quantiles) {
 
 TEST(Report, BriefSaysStatusCostResidualAndAdvice) {
   const auto line = three_samples().brief();
-  EXPECT_THAT(line, HasSubstr(std::string(name(Status::Diverged))));
+  EXPECT_THAT(line, HasSubstr(std::string(status_name(Status::Diverged))));
   EXPECT_THAT(line, HasSubstr("17 evaluations"));
   EXPECT_THAT(line, HasSubstr("2/3 samples"));
   EXPECT_THAT(line, HasSubstr("mean 4.00e-01"));

@@ -1,4 +1,4 @@
-#include "core/side_by_side.h"
+#include "replay/side_by_side.h"
 
 #include <gtest/gtest.h>
 

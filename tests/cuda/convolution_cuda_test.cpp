@@ -1,7 +1,8 @@
-#include "kernels/convolution.h"
+#include "kernels/images/convolution.h"
 
 #include <torch/autograd.h>
 
+#include "core/format.h"
 #include "gpu_test.h"
 
 namespace deq::kernels {
@@ -33,8 +34,8 @@ TEST_F(ConvolutionCudaTest, ItAndItsDerivativesAreTorchsInFloat64) {
     for (const int64_t kernel : {1, 3, 5}) {
       for (const int64_t stride : {1, 2}) {
         for (const auto& [height, width] : {std::pair<int64_t, int64_t>{8, 8}, {7, 6}, {4, 4}}) {
-          SCOPED_TRACE(c10::str(type, ", ", kernel, "×", kernel, ", stride ", stride, ", ", height,
-                                "×", width));
+          SCOPED_TRACE(fmt::format("{}, {}×{}, stride {}, {}×{}", type, kernel, kernel, stride,
+                                   height, width));
           const auto order = at::MemoryFormat::ChannelsLast;
           const auto x = draw_part({3, 16, height, width}, type).requires_grad_();
           const auto w = draw({24, 16, kernel, kernel}, type).contiguous(order).requires_grad_();

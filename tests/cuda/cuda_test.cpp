@@ -1,11 +1,12 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "core/format.h"
 #include "deq/deq.h"
 #include "deq/models/toy.h"
 #include "gpu_test.h"
-#include "kernels/history.h"
-#include "kernels/probes.h"
+#include "kernels/history/history.h"
+#include "kernels/probes/probes.h"
 #include "support/maps.h"
 #include "support/solver_cases.h"
 
@@ -48,7 +49,7 @@ TEST_F(CudaTest, KernelsMatchTheReference) {
     const double tolerance = type == at::kFloat ? 1e-5 : 1e-13;
     for (const int64_t dim : {1, 31, 2047, 2048, 2049, 10001}) {
       for (const int64_t count : {0, 1, 7, 64, 70}) {
-        SCOPED_TRACE(c10::str("D = ", dim, ", rows = ", count, ", ", type));
+        SCOPED_TRACE(fmt::format("D = {}, rows = {}, {}", dim, count, type));
         const int64_t batch = 3;
         const auto f = draw(batch, dim, type), z = draw(batch, dim, type);
         const auto rows = draw_rows(count, batch, dim, type);
@@ -88,7 +89,7 @@ TEST_F(CudaTest, ProbesAreThoseOfTheCpu) {
   for (const auto type : {at::kFloat, at::kDouble}) {
     for (const int64_t dim : {1, 31, 32, 33, 257, 5000}) {
       for (const int64_t first_row : {0, 3, 1000001}) {
-        SCOPED_TRACE(c10::str("D = ", dim, ", first row ", first_row, ", ", type));
+        SCOPED_TRACE(fmt::format("D = {}, first row {}, {}", dim, first_row, type));
         auto cpu = at::empty({7, dim}, type), gpu = cpu.cuda();
         const auto draw = [&](kernels::Probe kind) {
           kernels::draw_probe(cpu, kind, test::seed(), first_row);
@@ -107,7 +108,7 @@ TEST_F(CudaTest, EverySolverFindsTheSameFixedPoint) {
   const auto problem = test::tanh_problem(4, 33, 0.9, generator_);
   const test::TanhMap gpu{problem.map.w.cuda(), problem.map.x.cuda()};
   for (const auto& options : test::every_solver({.rtol = 1e-10}, 500)) {
-    SCOPED_TRACE(name(options));
+    SCOPED_TRACE(solver_name(options));
     const auto start = torch::zeros({4, 33}, test::f64().device(torch::kCUDA));
     const auto solution = Solver(options).solve({gpu}, start);
     EXPECT_TRUE(solution.report.converged()) << solution.report.brief();
@@ -124,7 +125,7 @@ TEST_F(CudaTest, GradientsAndPenaltyMatchTheCpu) {
   std::vector<std::vector<torch::Tensor>> gradients;
   std::vector<double> radius;
   for (const auto device : {torch::kCPU, torch::kCUDA}) {
-    Equilibrium layer(ToyCell(ToyOptions{}, test::generator(7)), options);
+    Equilibrium layer(models::ToyCell(models::ToyOptions{}, test::generator(7)), options);
     layer->to(device, torch::kDouble);
     const auto eq = layer->forward(x.to(device));
     const auto loss =

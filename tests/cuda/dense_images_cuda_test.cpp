@@ -1,7 +1,8 @@
-#include "kernels/dense_images.h"
+#include "kernels/images/dense_images.h"
 
 #include <torch/autograd.h>
 
+#include "core/format.h"
 #include "deq/core/state_layout.h"
 #include "gpu_test.h"
 
@@ -11,10 +12,10 @@ namespace {
 using DenseImagesCudaTest = test::GpuTest;
 
 TEST_F(DenseImagesCudaTest, ItAndItsDerivativesAreTorchs) {
-  // The second has a number of numbers that no vector divides, the third more than one block.
+  // The second has a size that no vector divides, the third more than one block.
   for (const auto& shape : {std::vector<int64_t>{3, 8, 2, 2}, {2, 5, 3, 1}, {4, 24, 12, 11}}) {
     for (const auto type : {at::kBFloat16, at::kFloat, at::kDouble}) {
-      SCOPED_TRACE(c10::str(at::IntArrayRef(shape), " to ", type));
+      SCOPED_TRACE(fmt::format("{} to {}", at::IntArrayRef(shape), type));
       const auto x = draw_part(shape).requires_grad_();
       const auto y = dense_images(x, type);
       EXPECT_TRUE(y.is_contiguous(at::MemoryFormat::ChannelsLast));

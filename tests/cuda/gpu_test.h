@@ -12,7 +12,7 @@ namespace deq::test {
 class GpuTest : public Seeded {
  protected:
   void SetUp() override {
-    if (!load_cuda().available) GTEST_SKIP() << load_cuda().reason;
+    if (!cuda_status().available) GTEST_SKIP() << cuda_status().reason;
   }
 
   /// Normal numbers that `type` holds exactly, on the GPU.

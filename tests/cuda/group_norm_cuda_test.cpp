@@ -1,4 +1,4 @@
-#include "kernels/group_norm.h"
+#include "kernels/norms/group_norm.h"
 
 #include <torch/autograd.h>
 
@@ -8,7 +8,7 @@
 #include "gpu_test.h"
 
 // The plugin's group norm and its derivatives, against torch's in float64 on the same device. The
-// inputs are exact in every type, so that what differs is the rounding of the kernel alone.
+// inputs are exact in every type, so that only the rounding of the kernel differs.
 
 namespace deq::kernels {
 namespace {
@@ -16,20 +16,20 @@ namespace {
 using test::distance;
 using test::largest;
 
-struct Case {
+struct GroupNormCase {
   int64_t batch, per_group, groups, height, width;
   at::ScalarType type, out;
   bool affine, addend, relu;
 };
 
-std::ostream& operator<<(std::ostream& stream, const Case& c) {
+std::ostream& operator<<(std::ostream& stream, const GroupNormCase& c) {
   return stream << c.batch << " images of " << c.groups << " groups of " << c.per_group << ", "
                 << c.height << "×" << c.width << ", " << c.type << " → " << c.out
                 << (c.affine ? ", affine" : "") << (c.addend ? ", addend" : "")
                 << (c.relu ? ", ReLU" : "");
 }
 
-std::vector<Case> cases() {
+std::vector<GroupNormCase> cases() {
   struct Size {
     int64_t batch, per_group, groups, height, width;
   };
@@ -42,7 +42,7 @@ std::vector<Case> cases() {
       sizes.push_back({3, per_group, groups, 32, 32});
     }
   }
-  std::vector<Case> all;
+  std::vector<GroupNormCase> all;
   for (const auto& s : sizes) {
     for (const auto& [type, out] : {std::pair{at::kFloat, at::kFloat},
                                     {at::kDouble, at::kDouble},
@@ -78,14 +78,14 @@ struct Inputs {
 
 /// Everything that is derived: y; ∂x, ∂addend, ∂weight, ∂bias from a backward without graph; ∂x and
 /// ∂addend from one with a graph, and its gradients for ∂y, x, weight.
-struct Derived {
+struct GroupNormDerived {
   at::Tensor y{}, for_x{}, for_addend{}, for_weight{}, for_bias{};
   at::Tensor again_x{}, again_addend{}, second_g{}, second_x{}, second_weight{};
 };
 
 template <class Function>
-Derived derive(const Function& f, const Inputs& in) {
-  Derived d;
+GroupNormDerived derive_group_norm(const Function& f, const Inputs& in) {
+  GroupNormDerived d;
   d.y = f(in);
   std::vector<at::Tensor> images{in.x}, all{in.x};
   if (in.addend.defined()) images.push_back(in.addend);
@@ -130,7 +130,7 @@ auto oracle(const at::Tensor& y) {
 
 class GroupNormCudaTest : public test::GpuTest {
  protected:
-  Inputs inputs(const Case& c) {
+  Inputs inputs(const GroupNormCase& c) {
     const auto channels = c.per_group * c.groups;
     const std::vector<int64_t> shape{c.batch, channels, c.height, c.width};
     const auto wide = c.type == at::kDouble ? at::kDouble : at::kFloat;
@@ -167,7 +167,7 @@ class Bounds {
     entries_ = std::sqrt(static_cast<double>(in.x.numel() / in.x.size(1)));
   }
 
-  void check(const Derived& own, const Derived& expected) const {
+  void check(const GroupNormDerived& own, const GroupNormDerived& expected) const {
     const double g = largest(in_.g), v = largest(in_.v), pushed = largest(in_.pushed);
     const double normal = entries_ * std::sqrt(static_cast<double>(in_.x.size(1)));
     const double a = weight_ * g, x_hat = std::min(normal, 1 + rstd_ * largest(in_.x));
@@ -206,11 +206,11 @@ TEST_F(GroupNormCudaTest, ItAndItsDerivativesAreTorchs) {
     SCOPED_TRACE(::testing::Message() << c);
     const auto in = inputs(c);
     ASSERT_TRUE(group_norm_serves(in.x, in.weight, in.options));
-    const auto results = derive(own, in);
+    const auto results = derive_group_norm(own, in);
     EXPECT_EQ(results.y.scalar_type(), c.out);
     EXPECT_EQ(results.for_x.scalar_type(), c.type);
     EXPECT_TRUE(results.y.is_contiguous(at::MemoryFormat::ChannelsLast));
-    const auto expected = derive(oracle(results.y.detach()), in.wide());
+    const auto expected = derive_group_norm(oracle(results.y.detach()), in.wide());
     Bounds(in).check(results, expected);
     EXPECT_TRUE(!c.relu || results.y.ge(0).all().item<bool>());
     if (HasFailure()) break;
@@ -250,13 +250,14 @@ TEST_F(GroupNormCudaTest, IsWrittenIntoItsPlace) {
     const auto x = draw(shape, at::kBFloat16).contiguous(at::MemoryFormat::ChannelsLast);
     const GroupNormOptions options{.groups = 2, .type = at::kFloat};
     auto into = options;
-    into.place = draw_part(shape);  // of a slab; the second one at addresses that no vector divides
-    EXPECT_TRUE(group_norm(x, {}, {}, {}, into).is_same(into.place));
-    EXPECT_TRUE(into.place.equal(group_norm(x, {}, {}, {}, options)));
+    into.target =
+        draw_part(shape);  // of a slab; the second one at addresses that no vector divides
+    EXPECT_TRUE(group_norm(x, {}, {}, {}, into).is_same(into.target));
+    EXPECT_TRUE(into.target.equal(group_norm(x, {}, {}, {}, options)));
   }
   const at::AutoGradMode grad(true);
   const auto x = draw({2, 4, 3, 3});
-  EXPECT_THROW(group_norm(x, {}, {}, {}, {.groups = 2, .place = at::empty_like(x)}), Error);
+  EXPECT_THROW(group_norm(x, {}, {}, {}, {.groups = 2, .target = at::empty_like(x)}), Error);
 }
 
 TEST_F(GroupNormCudaTest, DependsNotOnTheOtherSamples) {

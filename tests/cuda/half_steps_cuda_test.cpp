@@ -1,6 +1,6 @@
 #include "deq/solvers/solver.h"
 #include "gpu_test.h"
-#include "kernels/history.h"
+#include "kernels/history/history.h"
 
 // Broyden's steps in bfloat16.
 

@@ -1,7 +1,8 @@
-#include "kernels/mask_images.h"
+#include "kernels/images/mask_images.h"
 
 #include <torch/autograd.h>
 
+#include "core/format.h"
 #include "gpu_test.h"
 
 namespace deq::kernels {
@@ -11,11 +12,12 @@ using MaskImagesCudaTest = test::GpuTest;
 using torch::autograd::grad;
 
 TEST_F(MaskImagesCudaTest, ItAndItsDerivativesAreTorchs) {
-  // The second has channels that no vector divides, the third more than one block a sample.
+  // The second has channels that no vector divides, the third more than one block per sample.
   for (const auto& shape : {std::vector<int64_t>{3, 8, 2, 2}, {2, 5, 3, 1}, {4, 24, 12, 11}}) {
     for (const auto type : {at::kBFloat16, at::kFloat, at::kDouble}) {
       for (const bool added : {false, true}) {
-        SCOPED_TRACE(c10::str(at::IntArrayRef(shape), " in ", type, added ? ", added" : ""));
+        SCOPED_TRACE(
+            fmt::format("{} in {}{}", at::IntArrayRef(shape), type, added ? ", added" : ""));
         const auto x = draw_part(shape, type).requires_grad_();
         const auto mask = draw({shape[0], shape[1], 1, 1}, type);
         const auto addend = added ? draw(shape, type).requires_grad_() : at::Tensor();

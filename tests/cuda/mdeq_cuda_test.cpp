@@ -1,9 +1,10 @@
+#include <fmt/format.h>
 #include <torch/autograd.h>
 
 #include "deq/core/linearization.h"
+#include "deq/core/precision.h"
 #include "deq/core/state_layout.h"
-#include "deq/models/mdeq_cell.h"
-#include "deq/train/precision.h"
+#include "deq/models/mdeq/cell.h"
 #include "gpu_test.h"
 
 // The multiscale cell on the GPU, in every precision, against the CPU in float64.
@@ -12,8 +13,8 @@ namespace deq {
 namespace {
 
 /// Shapes like those that matter, and some that no vector divides.
-MdeqOptions cell_options(bool odd) {
-  MdeqOptions options{.expansion = 5, .groups = odd ? 2 : 8, .dropout = 0};
+models::MdeqOptions cell_options(bool odd) {
+  models::MdeqOptions options{.expansion = 5, .groups = odd ? 2 : 8, .dropout = 0};
   options.channels = odd ? std::vector<int64_t>{6, 10, 14} : std::vector<int64_t>{32, 64, 128};
   options.head_channels = {2, 2, 2};
   return options;
@@ -26,7 +27,7 @@ struct Outcome {
 
 class MdeqCudaTest : public test::GpuTest {
  protected:
-  Outcome outcome(MdeqCell cell, torch::Device device, Precision precision,
+  Outcome outcome(models::MdeqCell cell, torch::Device device, Precision precision,
                   const torch::Tensor& injection, const torch::Tensor& slab,
                   const torch::Tensor& probe) {
     const auto type = storage_type(precision);
@@ -37,14 +38,14 @@ class MdeqCudaTest : public test::GpuTest {
     const auto v = leaf(probe);
     const auto layout = StateLayout::of(cell->initial_state({input}));
     const auto context = cell->prepare({input});
-    Linearization at;
-    at.z = leaf(slab).requires_grad_();
-    at.f = layout.pack(cell->step(layout.unpack(at.z), context));
-    EXPECT_EQ(at.f.scalar_type(), type);
-    Outcome result{.f = at.f.detach(), .product = at.vjp(v, /*differentiable=*/true)};
+    const auto z = leaf(slab).requires_grad_();
+    const auto f = layout.pack(cell->step(layout.unpack(z), context));
+    EXPECT_EQ(f.scalar_type(), type);
+    const Linearization at(z, f);
+    Outcome result{.f = f.detach(), .product = at.vjp(v, /*differentiable=*/true)};
     auto variables = cell->parameters();
     variables.push_back(input);
-    const auto scalar = (v * at.f).sum() + result.product.square().sum() / 2;
+    const auto scalar = (v * f).sum() + result.product.square().sum() / 2;
     result.gradients = torch::autograd::grad({scalar}, variables);
     return result;
   }
@@ -58,7 +59,7 @@ class MdeqCudaTest : public test::GpuTest {
 
 TEST_F(MdeqCudaTest, EveryPrecisionIsTheCpusWithinIts) {
   for (const bool odd : {false, true}) {
-    MdeqCell cell(cell_options(odd), generator_);
+    models::MdeqCell cell(cell_options(odd), generator_);
     const int64_t batch = 3;
     const auto f64 = torch::TensorOptions(torch::kFloat64);
     const auto injection = torch::randn({batch, odd ? 6 : 32, 8, 12}, generator_, f64);
@@ -77,7 +78,8 @@ TEST_F(MdeqCudaTest, EveryPrecisionIsTheCpusWithinIts) {
                               {Precision::Float32, 1e-4, 0.02, 0.05},
                               {Precision::TensorFloat32, 0.01, 0.1, 0.2},
                               {Precision::BFloat16, 0.05, 0.3, 0.6}}) {
-      SCOPED_TRACE(c10::str(odd ? "odd, " : "even, ", static_cast<int>(bound.precision)));
+      SCOPED_TRACE(
+          fmt::format("{}{}", odd ? "odd, " : "even, ", static_cast<int>(bound.precision)));
       const auto gpu = outcome(cell, torch::kCUDA, bound.precision, injection, slab, probe);
       EXPECT_LT(relative(gpu.f, exact.f), bound.f);
       EXPECT_LT(relative(gpu.product, exact.product), bound.product);
@@ -94,7 +96,7 @@ TEST_F(MdeqCudaTest, EveryPrecisionIsTheCpusWithinIts) {
 }
 
 TEST_F(MdeqCudaTest, TheStateIsWrittenIntoOneSlabInChannelsLastOrder) {
-  MdeqCell cell(cell_options(false), generator_);
+  models::MdeqCell cell(cell_options(false), generator_);
   cell->to(torch::kCUDA);
   const auto injection = draw({2, 32, 8, 8});
   const PrecisionScope scope(Precision::BFloat16, torch::kCUDA);

@@ -1,37 +1,38 @@
-#include "kernels/relative_softmax.h"
+#include "kernels/attention/relative_softmax.h"
 
 #include <torch/autograd.h>
 
+#include "core/format.h"
 #include "gpu_test.h"
-#include "kernels/relative_attention.h"
+#include "kernels/attention/relative_attention.h"
 
 namespace deq::kernels {
 namespace {
 
 using test::distance;
 using test::largest;
-using Tensors = std::vector<at::Tensor>;
+using RelativeSoftmaxTensors = std::vector<at::Tensor>;
 
-struct Case {
+struct RelativeSoftmaxCase {
   int64_t matrices, queries, keys, padding, horizon;
   bool dropout;
 };
 
 // A lane holds 4, 12, 32 or 64 numbers of a row.
-const Case kCases[] = {{3, 1, 1, 7, 0, false},   {2, 5, 9, 1, 0, true},
-                       {4, 7, 130, 6, 40, true}, {2, 33, 33, 7, 0, false},
-                       {2, 40, 385, 8, 0, true}, {3, 3, 1100, 4, 1000, false},
-                       {1, 2, 2048, 8, 0, true}};
+const RelativeSoftmaxCase kRelativeSoftmaxCases[] = {
+    {3, 1, 1, 7, 0, false},   {2, 5, 9, 1, 0, true},    {4, 7, 130, 6, 40, true},
+    {2, 33, 33, 7, 0, false}, {2, 40, 385, 8, 0, true}, {3, 3, 1100, 4, 1000, false},
+    {1, 2, 2048, 8, 0, true}};
 
 class RelativeSoftmaxCudaTest : public test::GpuTest {
  protected:
-  at::Tensor factors(const Case& c, at::ScalarType type) {
+  at::Tensor factors(const RelativeSoftmaxCase& c, at::ScalarType type) {
     if (!c.dropout) return {};
     return draw({c.matrices, c.queries, c.keys}).gt(-1).to(type) * 1.25;
   }
 };
 
-SoftmaxTerms terms_of(const Case& c, const at::Tensor& dropout) {
+SoftmaxTerms terms_of(const RelativeSoftmaxCase& c, const at::Tensor& dropout) {
   return {.scale = 0.3,
           .horizon = c.horizon,
           .dropout = dropout,
@@ -40,9 +41,10 @@ SoftmaxTerms terms_of(const Case& c, const at::Tensor& dropout) {
 
 /// p; its gradients, without a graph and with one; the gradients, for scores and g, of those.
 template <class Function>
-Tensors derive(const Function& f, const Tensors& scores, const at::Tensor& g) {
+RelativeSoftmaxTensors derive_softmax(const Function& f, const RelativeSoftmaxTensors& scores,
+                                      const at::Tensor& g) {
   const auto p = f(scores[0], scores[1]);
-  Tensors all{p};
+  RelativeSoftmaxTensors all{p};
   const auto plain = torch::autograd::grad({p}, scores, {g}, /*retain_graph=*/true);
   all.insert(all.end(), plain.begin(), plain.end());
   const auto once = torch::autograd::grad({p}, scores, {g}, /*retain_graph=*/true,
@@ -56,16 +58,16 @@ Tensors derive(const Function& f, const Tensors& scores, const at::Tensor& g) {
 
 TEST_F(RelativeSoftmaxCudaTest, ItAndItsDerivativesAreTheReferencesInFloat64) {
   for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16}) {
-    for (const auto& c : kCases) {
-      SCOPED_TRACE(c10::str(type, ", ", c.matrices, " times ", c.queries, " queries, ", c.keys,
-                            " keys, horizon ", c.horizon));
-      const Tensors scores{
+    for (const auto& c : kRelativeSoftmaxCases) {
+      SCOPED_TRACE(fmt::format("{}, {} times {} queries, {} keys, horizon {}", type, c.matrices,
+                               c.queries, c.keys, c.horizon));
+      const RelativeSoftmaxTensors scores{
           draw({c.matrices, c.queries, c.keys}, type).requires_grad_(),
           draw({c.matrices, c.queries, c.keys + c.padding}, type).requires_grad_()};
       const auto g = draw({c.matrices, c.queries, c.keys}, type).requires_grad_();
       const auto dropout = factors(c, type);
       ASSERT_TRUE(relative_softmax_serves(scores[0], scores[1]));
-      const auto results = derive(
+      const auto results = derive_softmax(
           [&](const at::Tensor& content, const at::Tensor& places) {
             return relative_softmax(content, places, terms_of(c, dropout));
           },
@@ -73,7 +75,7 @@ TEST_F(RelativeSoftmaxCudaTest, ItAndItsDerivativesAreTheReferencesInFloat64) {
       const auto wide = [](const at::Tensor& tensor) {
         return tensor.detach().to(at::kDouble).requires_grad_();
       };
-      const auto expected = derive(
+      const auto expected = derive_softmax(
           [&](const at::Tensor& content, const at::Tensor& places) {
             const auto exact = dropout.defined() ? dropout.to(at::kDouble) : dropout;
             return reference::relative_softmax(content, places, terms_of(c, exact));

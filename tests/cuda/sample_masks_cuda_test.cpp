@@ -1,5 +1,6 @@
-#include "kernels/sample_masks.h"
+#include "kernels/feed_forward/sample_masks.h"
 
+#include "core/format.h"
 #include "gpu_test.h"
 
 namespace deq::kernels {
@@ -12,7 +13,8 @@ TEST_F(SampleMasksCudaTest, EverySampleGetsItsMask) {
     for (const int64_t numbers : {8, 264, 1032}) {
       for (const int64_t rows : {1, 5, 13}) {
         for (const int64_t samples : {1, 3}) {
-          SCOPED_TRACE(c10::str(type, ", ", samples, " samples of ", rows, " rows of ", numbers));
+          SCOPED_TRACE(
+              fmt::format("{}, {} samples of {} rows of {}", type, samples, rows, numbers));
           const auto x = draw({samples * rows, numbers}, type);
           const auto masks = draw({samples, 1, numbers}, type).relu();
           const auto product = (x.view({samples, rows, numbers}) * masks).view(x.sizes());

@@ -1,9 +1,10 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "core/format.h"
 #include "gpu_test.h"
-#include "kernels/history.h"
-#include "kernels/history_common.h"
+#include "kernels/history/history.h"
+#include "kernels/history/history_common.h"
 #include "solvers/device_solve.h"
 #include "support/device_solve.h"
 #include "support/mixed_map.h"
@@ -30,7 +31,7 @@ torch::TensorOptions cuda(at::ScalarType type) {
   return torch::dtype(type).device(torch::kCUDA);
 }
 
-void expect_close(const at::Tensor& gpu, const at::Tensor& cpu, double tolerance) {
+void expect_close_solutions(const at::Tensor& gpu, const at::Tensor& cpu, double tolerance) {
   ASSERT_EQ(gpu.sizes(), cpu.sizes());
   if (cpu.numel() == 0) return;
   const auto difference = (gpu.cpu() - cpu).abs().max().item<double>();
@@ -41,7 +42,7 @@ TEST_F(SolversCuda, ObserveGivesTheNewestRowsDotsToo) {
   for (const auto type : {at::kFloat, at::kDouble}) {
     for (const int64_t dim : {1, 31, 2048, 2049, 10001}) {
       for (const int64_t count : {1, 2, 7, 64}) {
-        SCOPED_TRACE(c10::str("D = ", dim, ", rows = ", count, ", ", type));
+        SCOPED_TRACE(fmt::format("D = {}, rows = {}, {}", dim, count, type));
         const auto f = draw(3, dim, type), z = draw(3, dim, type);
         std::vector<at::Tensor> rows, gpu_rows;
         for (int64_t i = 0; i < count; ++i) {
@@ -52,9 +53,9 @@ TEST_F(SolversCuda, ObserveGivesTheNewestRowsDotsToo) {
         const auto sums = kernels::reference::observe(f, z, g, rows, rows.back());
         const auto gpu_sums = kernels::enqueue::observe(f.cuda(), z.cuda(), gpu_g, gpu_rows,
                                                         gpu_rows.back(), std::nullopt);
-        expect_close(gpu_sums, sums, type == at::kFloat ? 1e-5 : 1e-13);
+        expect_close_solutions(gpu_sums, sums, type == at::kFloat ? 1e-5 : 1e-13);
         EXPECT_TRUE(torch::equal(gpu_g.cpu(), g));
-        // Active samples alone are observed, with the same sums.
+        // Only active samples are observed, with the same sums.
         const auto marks = at::tensor({1, 0, 3}, at::kByte).cuda();
         gpu_g.fill_(7);
         const auto some =
@@ -75,7 +76,7 @@ TEST_F(SolversCuda, AdvanceMatchesTheReference) {
     for (const int64_t dim : {1, 31, 2049, 5000}) {
       for (const int64_t count : {1, 3, 64}) {
         for (const bool with_step : {false, true}) {
-          SCOPED_TRACE(c10::str("D = ", dim, ", rows = ", count, ", step ", with_step));
+          SCOPED_TRACE(fmt::format("D = {}, rows = {}, step {}", dim, count, with_step));
           std::vector<at::Tensor> rows, gpu_rows;
           for (int64_t i = 0; i < count; ++i) {
             rows.push_back(draw(4, dim, type));
@@ -97,10 +98,10 @@ TEST_F(SolversCuda, AdvanceMatchesTheReference) {
           EXPECT_TRUE(torch::equal(gpu_best.cpu(), best));
           EXPECT_TRUE(torch::equal(gpu_best[2].cpu(), z[2]));
           EXPECT_TRUE(torch::equal(gpu_next[0].cpu(), best[0]));
-          expect_close(gpu_next, next, tolerance);
+          expect_close_solutions(gpu_next, next, tolerance);
           if (with_step) {
-            expect_close(gpu_step[1], step[1], tolerance);
-            expect_close(gpu_step[3], step[3], tolerance);
+            expect_close_solutions(gpu_step[1], step[1], tolerance);
+            expect_close_solutions(gpu_step[3], step[3], tolerance);
           }
           // Without a next iterate, only the best is kept.
           auto kept = draw(4, dim, type), gpu_kept = kept.cuda();
@@ -121,8 +122,8 @@ TEST_F(SolversCuda, SamplesStopForEveryReasonAsTheyWould) {
       const auto own = map.to(cuda(type));
       int index = 0;
       for (const auto& options : device_solvers({.rtol = 1e-10}, 60, {.stagnation_window = 12})) {
-        SCOPED_TRACE(c10::str("D = ", dim, ", ", type, ", solver ", index++, ", ",
-                              test::test_name(options)));
+        SCOPED_TRACE(
+            fmt::format("D = {}, {}, solver {}, {}", dim, type, index++, test::test_name(options)));
         expect_same_solve(options, own, torch::zeros_like(own.p));
       }
     }
@@ -136,7 +137,7 @@ TEST_F(SolversCuda, EveryBudgetAndTolerance) {
                            Tolerance{.rtol = 1e-8, .scope = NormScope::WholeBatch}};
   for (const auto& tol : tolerances) {
     for (const int64_t budget : {1, 2, 3, 7, 20}) {
-      SCOPED_TRACE(c10::str("budget ", budget, ", atol ", tol.atol, ", rtol ", tol.rtol));
+      SCOPED_TRACE(fmt::format("budget {}, atol {:g}, rtol {:g}", budget, tol.atol, tol.rtol));
       for (const auto& options : device_solvers(tol, budget)) {
         expect_same_solve(options, map, torch::zeros_like(map.p));
         const auto finite = map.rows(0, 3);
@@ -167,8 +168,8 @@ TEST_F(SolversCuda, TheCpusFixedPoint) {
     // Rounding decides where a solve ends that gets nowhere, or just about.
     if (cpu.report.evaluations > 45) continue;
     EXPECT_TRUE(solution.report.converged()) << solution.report.brief();
-    expect_close(solution.z, cpu.z, 1e-8);
-    expect_close(solution.z, problem.z_star, 1e-8);
+    expect_close_solutions(solution.z, cpu.z, 1e-8);
+    expect_close_solutions(solution.z, problem.z_star, 1e-8);
   }
 }
 

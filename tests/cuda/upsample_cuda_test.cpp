@@ -1,7 +1,8 @@
-#include "kernels/upsample.h"
+#include "kernels/images/upsample.h"
 
 #include <torch/autograd.h>
 
+#include "core/format.h"
 #include "gpu_test.h"
 
 namespace deq::kernels {
@@ -14,8 +15,9 @@ using UpsampleCudaTest = test::GpuTest;
 
 /// y; the gradients without a graph; the same with one, and their gradient for ∂y.
 template <class Function>
-std::vector<at::Tensor> derive(const Function& f, const std::vector<at::Tensor>& inputs,
-                               const at::Tensor& g, const std::vector<at::Tensor>& cotangents) {
+std::vector<at::Tensor> derive_upsample(const Function& f, const std::vector<at::Tensor>& inputs,
+                                        const at::Tensor& g,
+                                        const std::vector<at::Tensor>& cotangents) {
   const auto y = f(inputs);
   std::vector<at::Tensor> all{y};
   const auto add = [&](const std::vector<at::Tensor>& more) {
@@ -36,8 +38,8 @@ TEST_F(UpsampleCudaTest, ItAndItsDerivativesAreTorchsInFloat64) {
       for (const auto& [height, width] : {std::pair<int64_t, int64_t>{1, 1}, {3, 5}, {16, 16}}) {
         for (const int bits : {0, 1, 2, 3}) {
           const bool added = (bits & 1) != 0, relu = (bits & 2) != 0;
-          SCOPED_TRACE(c10::str(type, ", ", channels, " channels, ", height, "×", width,
-                                added ? ", added" : "", relu ? ", ReLU" : ""));
+          SCOPED_TRACE(fmt::format("{}, {} channels, {}×{}{}{}", type, channels, height, width,
+                                   added ? ", added" : "", relu ? ", ReLU" : ""));
           const std::vector<int64_t> large{3, channels, 2 * height, 2 * width};
           std::vector<at::Tensor> inputs{draw({3, channels, height, width}, type)
                                              .contiguous(at::MemoryFormat::ChannelsLast)
@@ -52,7 +54,7 @@ TEST_F(UpsampleCudaTest, ItAndItsDerivativesAreTorchsInFloat64) {
           const auto own = [relu](const std::vector<at::Tensor>& in) {
             return upsample_add(in[0], in.size() > 1 ? in[1] : at::Tensor(), relu);
           };
-          const auto results = derive(own, inputs, g, cotangents);
+          const auto results = derive_upsample(own, inputs, g, cotangents);
 
           const auto wide = [](const std::vector<at::Tensor>& tensors) {
             std::vector<at::Tensor> leaves;
@@ -68,7 +70,8 @@ TEST_F(UpsampleCudaTest, ItAndItsDerivativesAreTorchsInFloat64) {
             if (in.size() > 1) y = y + in[1];
             return relu ? y * mask : y;
           };
-          const auto expected = derive(torchs, wide(inputs), wide({g})[0], wide(cotangents));
+          const auto expected =
+              derive_upsample(torchs, wide(inputs), wide({g})[0], wide(cotangents));
           ASSERT_EQ(results.size(), expected.size());
           const double unit = type == at::kDouble ? 1e-15 : type == at::kFloat ? 1e-6 : 0x1p-8;
           for (size_t i = 0; i < results.size(); ++i) {

@@ -1,17 +1,17 @@
-#include "deq/data/augmented_tensor_batches.h"
+#include "deq/lab/data/images/augmented_tensor_batches.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "data/augment_batch.h"
-#include "data/random_purpose.h"
 #include "deq/core/cuda.h"
 #include "deq/core/error.h"
-#include "deq/core/rng.h"
-#include "deq/data/loader.h"
+#include "deq/lab/base/errors.h"
+#include "deq/lab/data/batches/loader.h"
+#include "lab/base/random_streams.h"
+#include "lab/data/images/augment_batch.h"
 #include "support/seed.h"
 
-namespace deq {
+namespace deq::lab {
 namespace {
 
 using ::testing::StrEq;
@@ -38,9 +38,8 @@ TEST_F(Augmented, ASampleIsTheTransformedImage) {
       EXPECT_EQ(batch.tensors[0].scalar_type(), torch::kFloat32);
       for (int64_t i = 0; i < 8; ++i) {
         const auto sample = batch.tensors[1][i].item<int64_t>();
-        const auto key =
-            random_key(shard_.seed, random_key(kSamplesOfAnEpoch, static_cast<uint64_t>(epoch)),
-                       static_cast<uint64_t>(sample));
+        const auto key = deq::random_key(shard_.seed, epoch_stream(EpochStream::Samples, epoch),
+                                         static_cast<uint64_t>(sample));
         EXPECT_TRUE(
             batch.tensors[0][i].equal(transform_image(set_.images[sample], transform, key)));
       }
@@ -57,7 +56,7 @@ TEST_F(Augmented, TheGatherGivesTheSameBits) {
     std::vector<Window> windows;
     for (int64_t i = 0; i < 40; ++i) {
       chosen.push_back((i * 7) % kSamples);
-      windows.push_back(draw_window(transform, {32, 32}, random_key(test::seed(), 3, i)));
+      windows.push_back(draw_window(transform, {32, 32}, deq::random_key(test::seed(), 3, i)));
     }
     EXPECT_TRUE(gather_batch(set_.images, chosen.data(), windows, normalisation.table())
                     .equal(cut_batch(set_.images, chosen.data(), windows, normalisation)));
@@ -65,7 +64,7 @@ TEST_F(Augmented, TheGatherGivesTheSameBits) {
 }
 
 TEST_F(Augmented, AGpuGivesTheSameBits) {
-  if (!load_cuda().available) GTEST_SKIP() << load_cuda().reason;
+  if (!cuda_status().available) GTEST_SKIP() << cuda_status().reason;
   const ImageTensors there{set_.images.to(torch::kCUDA), set_.labels.to(torch::kCUDA), {}};
   const AugmentedTensorBatches here(set_, cifar_training(), shard_);
   const AugmentedTensorBatches on_gpu(there, cifar_training(), shard_);
@@ -146,4 +145,4 @@ TEST_F(Augmented, MisuseIsNamed) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::lab

@@ -8,19 +8,20 @@
 
 #include "data/corpus_texts.h"
 #include "deq/core/error.h"
-#include "deq/io/atomic_file.h"
+#include "deq/lab/io/atomic_file.h"
+#include "lab/io/checksum.h"
 
-namespace deq {
+namespace deq::lab {
 namespace {
 
 namespace fs = std::filesystem;
+using test::kSplits;
+using test::put_file;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using testing::kSplits;
-using testing::put_file;
 
-class CorpusCached : public testing::CorpusFolder {
+class CorpusCached : public test::CorpusFolder {
  protected:
   CorpusCached() {
     put("train.txt", draw_text(60, 40));
@@ -121,7 +122,7 @@ TEST_F(CorpusCached, FilesOfAnotherTextAreNotTrusted) {
 TEST_F(CorpusCached, FollowsTheText) {
   open();
   auto text = read_file(folder_ / "valid.txt");
-  // The same length and another time: the checksum tells.
+  // The same length and another time: the checksum decides.
   const auto word = text.find('w');
   text[word] = 'v';
   const auto changed = fs::last_write_time(folder_ / "valid.txt") + std::chrono::seconds(1);
@@ -131,7 +132,7 @@ TEST_F(CorpusCached, FollowsTheText) {
   ASSERT_EQ(warnings_.size(), 1U);
   EXPECT_THAT(warnings_[0], HasSubstr("valid.txt has changed"));
 
-  // Another training text: another vocabulary, so that every split is another.
+  // Another training text gives another vocabulary, so every split is encoded anew.
   warnings_.clear();
   put("train.txt", draw_text(60, 50) + "new words\n");
   expect_true(open());
@@ -178,6 +179,32 @@ TEST_F(CorpusCached, EveryChoiceOfOptionsHasItsOwn) {
               HasSubstr("\"max_words 20, min_count 2\", not \"max_words 0, min_count 1\""));
 }
 
+TEST_F(CorpusCached, WhatCannotBeOfATextIsMadeAnew) {
+  using Tensors = std::map<std::string, torch::Tensor>;
+  const auto tokens = [](const torch::Tensor& tensor) { return Tensors{{"tokens", tensor}}; };
+  const std::vector<std::pair<std::string, Tensors>> cases{
+      {"vocabulary", {}},
+      {"vocabulary", {{"counts", torch::ones({1}, torch::kInt64)}}},
+      {"train", {}},
+      {"train", tokens(torch::zeros({3}, torch::kInt64))},
+      {"train", tokens(torch::zeros({3, 1}, torch::kInt32))},
+      {"test", tokens(torch::full({2}, -1, torch::kInt32))},
+      {"test", tokens(torch::full({2}, 1'000'000, torch::kInt32))}};
+  for (const auto& [name, tensors] : cases) {
+    open();
+    auto file = read_safetensors(cached(name));
+    file.tensors = tensors;
+    file.metadata[kChecksumKey] = content_checksum(file);
+    write_safetensors(cached(name), file);
+    warnings_.clear();
+    expect_true(open());
+    ASSERT_EQ(warnings_.size(), 1U) << name;
+    EXPECT_THAT(
+        warnings_[0],
+        HasSubstr("the cache is made anew, as it is damaged: " + cached(name).string() + ": "));
+  }
+}
+
 TEST_F(CorpusCached, CanBeElsewhere) {
   auto elsewhere = options();
   elsewhere.cache_folder = folder_ / "some/where";
@@ -207,4 +234,4 @@ TEST_F(CorpusCached, SeveralMayOpenItAtOnce) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::lab

@@ -1,4 +1,4 @@
-#include "deq/data/corpus.h"
+#include "deq/lab/data/text/corpus.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -11,15 +11,16 @@
 
 #include "data/corpus_texts.h"
 #include "deq/core/error.h"
-#include "deq/io/atomic_file.h"
+#include "deq/lab/base/errors.h"
+#include "deq/lab/io/atomic_file.h"
 
-namespace deq {
+namespace deq::lab {
 namespace {
 
 namespace fs = std::filesystem;
+using test::kSplits;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using testing::kSplits;
 using ::testing::StrEq;
 using ::testing::ThrowsMessage;
 
@@ -58,7 +59,7 @@ std::vector<std::string> order_naively(const std::vector<std::string>& words) {
   return distinct;
 }
 
-using CorpusReading = testing::CorpusFolder;
+using CorpusReading = test::CorpusFolder;
 
 TEST_F(CorpusReading, IsTheNaiveOneForEveryNumberOfThreads) {
   const std::string train = draw_text(400, 300), valid = draw_text(50, 900);
@@ -185,7 +186,7 @@ TEST_F(CorpusReading, TextThatIsNotUtf8IsNamedWithItsFirstPlace) {
                              "\xf0\x80\x80\x80",
                              "\xf5\x80\x80\x80"};
   for (const auto* bytes : bad) {
-    put("train.txt", c10::str("a b\nsecond\r\n\né cd", bytes, " e\nf \xff\n", bytes));
+    put("train.txt", fmt::format("a b\nsecond\r\n\né cd{} e\nf \xff\n{}", bytes, bytes));
     const auto place = fmt::format("{} is not UTF-8 at line 4, byte 6 (0x{:02x})",
                                    (folder_ / "train.txt").string(), uint8_t(bytes[0]));
     for (int64_t threads = 1; threads <= 5; ++threads) {
@@ -195,17 +196,19 @@ TEST_F(CorpusReading, TextThatIsNotUtf8IsNamedWithItsFirstPlace) {
   }
   for (const auto* good :
        {"\u0080", "\u07ff", "\u0800", "\ud7ff", "\ue000", "\uffff", "\U00010000", "\U0010ffff"}) {
-    put("train.txt", c10::str(good, "\n"));
+    put("train.txt", fmt::format("{}\n", good));
     EXPECT_EQ(words_of(Corpus(folder_, {.cache = false}), CorpusSplit::Train)[0], good);
   }
 }
 
-// Written by test_corpus.py: texts, and what Python makes of them.
+// Texts in words as Python reads and counts them.
 TEST(CorpusFromPython, IsTheSame) {
-  const char* const samples = std::getenv("DEQ_CORPUS_SAMPLES");
-  if (samples == nullptr) GTEST_SKIP() << "run by test_corpus.py";
+  const test::TemporaryFolder samples;
+  const auto command = fmt::format("python3 {}/tests/data/corpus_samples.py {}", DEQ_SOURCE_DIR,
+                                   samples.path().string());
+  ASSERT_EQ(std::system(command.c_str()), 0) << command;
   int64_t corpora = 0;
-  for (const auto& entry : fs::directory_iterator(samples)) {
+  for (const auto& entry : fs::directory_iterator(samples.path())) {
     for (int64_t threads = 1; threads <= 4; ++threads) {
       const Corpus corpus(entry.path(), {.cache = false, .threads = threads});
       std::ostringstream found;
@@ -227,4 +230,4 @@ TEST(CorpusFromPython, IsTheSame) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::lab

@@ -8,13 +8,14 @@
 #include <vector>
 
 #include "data/image_files.h"
-#include "deq/data/corpus.h"
+#include "deq/lab/data/text/corpus.h"
 #include "io/temporary_folder.h"
 #include "support/seed.h"
 
-namespace deq::testing {
+namespace deq::test {
 
-constexpr std::array kSplits{CorpusSplit::Train, CorpusSplit::Valid, CorpusSplit::Test};
+constexpr std::array kSplits{lab::CorpusSplit::Train, lab::CorpusSplit::Valid,
+                             lab::CorpusSplit::Test};
 
 /// A folder for texts, and random ones.
 class CorpusFolder : public test::Seeded {
@@ -35,7 +36,7 @@ class CorpusFolder : public test::Seeded {
     return text;
   }
 
-  CorpusOptions options(int64_t threads = 2) {
+  lab::CorpusOptions options(int64_t threads = 2) {
     return {.threads = threads, .warn = [this](const auto& line) { warnings_.push_back(line); }};
   }
 
@@ -45,4 +46,4 @@ class CorpusFolder : public test::Seeded {
   std::vector<std::string> warnings_;
 };
 
-}  // namespace deq::testing
+}  // namespace deq::test

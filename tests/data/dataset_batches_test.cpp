@@ -1,33 +1,34 @@
-#include "deq/data/dataset_batches.h"
+#include "deq/lab/data/batches/dataset_batches.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "deq/core/error.h"
+#include "core/require.h"
+#include "deq/lab/base/errors.h"
 #include "support/seed.h"
 
-namespace deq {
+namespace deq::lab {
 namespace {
 
 using ::testing::StrEq;
 using ::testing::ThrowsMessage;
 
-constexpr int64_t kSamples = 20;
+constexpr int64_t kDatasetBatchesSamples = 20;
 
 /// Sample i is ([i, i], key); some cannot be read, some have another shape.
 class Numbers : public Dataset {
  public:
   std::set<int64_t> unreadable, longer;
 
-  int64_t size() const override { return kSamples; }
+  int64_t size() const override { return kDatasetBatchesSamples; }
   std::vector<torch::Tensor> get(int64_t index, uint64_t key) const override {
     require(!unreadable.contains(index), "the file is truncated");
     const auto value = torch::full({longer.contains(index) ? 3 : 2}, static_cast<double>(index));
     return {value, torch::tensor(static_cast<int64_t>(key))};
   }
-  std::string describe(int64_t index) const override { return c10::str("number-", index, ".bin"); }
+  std::string describe(int64_t index) const override { return fmt::format("number-{}.bin", index); }
 };
 
 class FromDataset : public test::Seeded {
@@ -44,7 +45,7 @@ torch::Tensor indices(const Batch& batch) {
 
 TEST_F(FromDataset, StacksSamplesInTheEpochsOrder) {
   const DatasetBatches shuffled(numbers_, {.batch_size = 5, .seed = test::seed()});
-  const EpochOrder order(kSamples, test::seed(), true);
+  const EpochOrder order(kDatasetBatchesSamples, test::seed(), true);
   ASSERT_EQ(shuffled.batches(), 4);
   for (int64_t index = 0; index < 4; ++index) {
     const auto batch = shuffled.batch(2, index);
@@ -57,13 +58,13 @@ TEST_F(FromDataset, StacksSamplesInTheEpochsOrder) {
 TEST_F(FromDataset, KeysDependOnSeedEpochAndSampleOnly) {
   std::set<int64_t> keys;
   const auto collect = [&](const Shard& shard, int64_t epoch) {
-    auto of_sample = torch::zeros({kSamples}, torch::kInt64);
+    auto of_sample = torch::zeros({kDatasetBatchesSamples}, torch::kInt64);
     const DatasetBatches batches(numbers_, shard);
     for (int64_t index = 0; index < batches.batches(); ++index) {
       const auto batch = batches.batch(epoch, index);
       of_sample.index_put_({indices(batch)}, batch.tensors[1]);
     }
-    for (int64_t i = 0; i < kSamples; ++i) keys.insert(of_sample[i].item<int64_t>());
+    for (int64_t i = 0; i < kDatasetBatchesSamples; ++i) keys.insert(of_sample[i].item<int64_t>());
     return of_sample;
   };
   const auto keys_of_all = collect({.batch_size = 5, .seed = 1}, 0);
@@ -125,4 +126,4 @@ TEST_F(FromDataset, ADataSetSmallerThanABatchIsRefused) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::lab

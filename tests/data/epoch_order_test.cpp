@@ -1,4 +1,4 @@
-#include "deq/data/epoch_order.h"
+#include "deq/lab/data/batches/epoch_order.h"
 
 #include <gtest/gtest.h>
 
@@ -7,24 +7,25 @@
 
 #include "support/seed.h"
 
-namespace deq {
+namespace deq::lab {
 namespace {
 
-constexpr int64_t kSamples = 200;
+constexpr int64_t kEpochOrderSamples = 200;
 
 class Order : public test::Seeded {};
 
 TEST_F(Order, IsAPermutation) {
-  const EpochOrder order(kSamples, test::seed(), /*shuffle=*/true);
+  const EpochOrder order(kEpochOrderSamples, test::seed(), /*shuffle=*/true);
   for (const int64_t epoch : {0, 1, 7, 123456789}) {
     const auto sorted = std::get<0>(order.of(epoch).sort());
-    EXPECT_TRUE(sorted.equal(torch::arange(kSamples))) << epoch;
+    EXPECT_TRUE(sorted.equal(torch::arange(kEpochOrderSamples))) << epoch;
   }
 }
 
 TEST_F(Order, IsAFunctionOfSeedAndEpoch) {
-  const EpochOrder order(kSamples, test::seed(), true), same(kSamples, test::seed(), true);
-  const EpochOrder other(kSamples, test::seed() + 1, true);
+  const EpochOrder order(kEpochOrderSamples, test::seed(), true),
+      same(kEpochOrderSamples, test::seed(), true);
+  const EpochOrder other(kEpochOrderSamples, test::seed() + 1, true);
   std::vector<torch::Tensor> drawn;
   for (int64_t epoch = 0; epoch < 6; ++epoch) drawn.push_back(order.of(epoch));
   for (int64_t epoch = 5; epoch >= 0; --epoch) {
@@ -40,32 +41,35 @@ TEST_F(Order, IsAFunctionOfSeedAndEpoch) {
 
 TEST_F(Order, VisitsEverySampleEquallyEarly) {
   // The mean place of a sample over many epochs: uniform on 0 … n − 1, within five standard errors.
-  const EpochOrder order(kSamples, test::seed(), true);
+  const EpochOrder order(kEpochOrderSamples, test::seed(), true);
   constexpr int64_t kEpochs = 2000;
-  auto places = torch::zeros({kSamples}, torch::kFloat64);
-  const auto place = torch::arange(kSamples).to(torch::kFloat64);
+  auto places = torch::zeros({kEpochOrderSamples}, torch::kFloat64);
+  const auto place = torch::arange(kEpochOrderSamples).to(torch::kFloat64);
   for (int64_t epoch = 0; epoch < kEpochs; ++epoch) {
     places.index_add_(0, order.of(epoch), place);
   }
-  const double deviation = std::sqrt((kSamples * kSamples - 1) / 12.0 / kEpochs);
-  const auto off = (places / kEpochs - (kSamples - 1) / 2.0).abs().max().item<double>();
+  const double deviation =
+      std::sqrt((kEpochOrderSamples * kEpochOrderSamples - 1) / 12.0 / kEpochs);
+  const auto off = (places / kEpochs - (kEpochOrderSamples - 1) / 2.0).abs().max().item<double>();
   EXPECT_LT(off, 5 * deviation);
 }
 
 TEST_F(Order, WithoutShuffleIsThatOfTheDataSet) {
-  const EpochOrder order(kSamples, test::seed(), /*shuffle=*/false);
-  for (const int64_t epoch : {0, 1, 8}) EXPECT_TRUE(order.of(epoch).equal(torch::arange(kSamples)));
+  const EpochOrder order(kEpochOrderSamples, test::seed(), /*shuffle=*/false);
+  for (const int64_t epoch : {0, 1, 8})
+    EXPECT_TRUE(order.of(epoch).equal(torch::arange(kEpochOrderSamples)));
 }
 
 TEST_F(Order, IsSharedByThoseWhoAskForOneEpoch) {
-  const EpochOrder order(kSamples, test::seed(), true);
+  const EpochOrder order(kEpochOrderSamples, test::seed(), true);
   const auto first = order.of(4), second = order.of(5);
   EXPECT_EQ(order.of(4).data_ptr(), first.data_ptr());
   EXPECT_EQ(order.of(5).data_ptr(), second.data_ptr());
 }
 
 TEST_F(Order, MayBeAskedFromSeveralThreads) {
-  const EpochOrder order(kSamples, test::seed(), true), expected(kSamples, test::seed(), true);
+  const EpochOrder order(kEpochOrderSamples, test::seed(), true),
+      expected(kEpochOrderSamples, test::seed(), true);
   std::vector<torch::Tensor> drawn(64);
   {
     std::vector<std::jthread> threads;
@@ -82,4 +86,4 @@ TEST_F(Order, MayBeAskedFromSeveralThreads) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::lab

@@ -1,19 +1,22 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <random>
 
 #include "data/image_files.h"
 #include "deq/core/error.h"
-#include "deq/data/image_decode.h"
+#include "deq/lab/data/images/image_decode.h"
+#include "io/temporary_folder.h"
 #include "support/seed.h"
 
-namespace deq {
+namespace deq::lab {
 namespace {
 
-using testing::encode_jpeg;
-using testing::encode_png;
-using testing::JpegKind;
-using testing::smooth_image;
+using test::encode_jpeg;
+using test::encode_png;
+using test::JpegKind;
+using test::smooth_image;
 
 std::vector<std::string> files() {
   const auto image = smooth_image(24, 31);
@@ -36,6 +39,26 @@ std::optional<torch::Tensor> read(const std::string& bytes) {
     EXPECT_STRNE(error.what(), "");
     return std::nullopt;
   }
+}
+
+std::string complaint_of(const std::string& bytes) {
+  return test::message_of<Error>([&] { decode_image(bytes); });
+}
+
+/// The most that was ever mapped into this process, used or not.
+int64_t peak_virtual_mib() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    int64_t kib = 0;
+    if (word == "VmPeak:" && status >> kib) return kib / 1024;
+  }
+  return 0;
+}
+
+std::string big_endian(uint32_t number) {
+  std::string bytes;
+  for (int shift = 24; shift >= 0; shift -= 8) bytes.push_back(static_cast<char>(number >> shift));
+  return bytes;
 }
 
 class ImageDamage : public test::Seeded {
@@ -99,6 +122,32 @@ TEST_F(ImageDamage, NoiseAfterASignature) {
   }
 }
 
+TEST_F(ImageDamage, ATextThatIsSaidToBeLongTakesNoMemory) {
+  constexpr size_t kAfterHeader = 8 + 4 + 4 + 13 + 4;
+  const auto png = encode_png(smooth_image(3, 5));
+  const auto damaged =
+      png.substr(0, kAfterHeader) + big_endian(0x7000'0000) + "tEXt" + png.substr(kAfterHeader);
+  const auto before = peak_virtual_mib();
+  EXPECT_FALSE(read(damaged));
+  EXPECT_LT(peak_virtual_mib(), before + 256);
+}
+
+TEST_F(ImageDamage, AFewBytesAreNoLargeImage) {
+  auto png = encode_png(smooth_image(3, 5));
+  png.replace(16, 8, big_endian(9000) + big_endian(9001));
+  png.replace(29, 4, big_endian(0x29eb'3648));  // the checksum of that header
+  EXPECT_EQ(complaint_of(png),
+            fmt::format("the file has {} bytes, too few for an image of 9000 × 9001", png.size()));
+  auto jpeg = encode_jpeg(smooth_image(3, 5));
+  jpeg.replace(jpeg.find("\xff\xc0") + 5, 4, "\x23\x29\x23\x28");
+  EXPECT_EQ(complaint_of(jpeg),
+            fmt::format("the file has {} bytes, too few for an image of 9000 × 9001", jpeg.size()));
+  // One colour packs well, and is still an image.
+  const auto plain = torch::full({3, 1500, 2000}, 7, torch::kUInt8);
+  EXPECT_EQ(decode_image(encode_png(plain)).max().item<int>(), 7);
+  EXPECT_EQ(decode_image(encode_jpeg(plain, {.progressive = true, .quality = 20})).size(2), 2000);
+}
+
 TEST_F(ImageDamage, BytesAfterTheEndDoNotMatter) {
   for (const auto& bytes : files()) {
     const auto image = read(bytes), longer = read(bytes + "more");
@@ -108,4 +157,4 @@ TEST_F(ImageDamage, BytesAfterTheEndDoNotMatter) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::lab

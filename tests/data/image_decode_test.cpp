@@ -1,4 +1,4 @@
-#include "deq/data/image_decode.h"
+#include "deq/lab/data/images/image_decode.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,14 +7,14 @@
 #include "deq/core/error.h"
 #include "io/temporary_folder.h"
 
-namespace deq {
+namespace deq::lab {
 namespace {
 
-using testing::encode_jpeg;
-using testing::encode_png;
+using test::encode_jpeg;
+using test::encode_png;
+using test::JpegKind;
+using test::smooth_image;
 using ::testing::HasSubstr;
-using testing::JpegKind;
-using testing::smooth_image;
 using ::testing::StrEq;
 using ::testing::ThrowsMessage;
 
@@ -80,7 +80,7 @@ TEST_F(DecodeImage, PngIsExact) {
   const auto rgb_of_grey = grey.expand({3, 37, 51});
   for (const bool interlaced : {false, true}) {
     for (const int bits : {8, 16}) {
-      const testing::PngOptions options{.bits = bits, .interlaced = interlaced};
+      const test::PngOptions options{.bits = bits, .interlaced = interlaced};
       const auto decoded = [&](const torch::Tensor& image) {
         return decode_image(encode_png(image, options));
       };
@@ -97,7 +97,7 @@ TEST_F(DecodeImage, PalettesAreLookedUp) {
   const auto indices = image_.narrow(0, 0, 1);
   const auto decoded = decode_image(encode_png(indices, {.palette = true}));
   const auto expected =
-      testing::smooth_palette().squeeze(1).index_select(1, indices.flatten().to(torch::kInt64));
+      test::smooth_palette().squeeze(1).index_select(1, indices.flatten().to(torch::kInt64));
   EXPECT_TRUE(decoded.equal(expected.view({3, 37, 51})));
 }
 
@@ -139,4 +139,4 @@ TEST_F(DecodeImage, OptionsAreChecked) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::lab

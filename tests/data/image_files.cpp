@@ -8,7 +8,7 @@
 // Not sorted in: jpeglib.h needs the types of <cstdio>.
 #include <jpeglib.h>
 
-namespace deq::testing {
+namespace deq::test {
 namespace {
 
 struct Colours {
@@ -128,4 +128,4 @@ void put_file(const std::filesystem::path& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
-}  // namespace deq::testing
+}  // namespace deq::test

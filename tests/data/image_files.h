@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string>
 
-namespace deq::testing {
+namespace deq::test {
 
 /// uint8 [3, H, W], smooth enough for JPEG to keep; another for every `variant`.
 torch::Tensor smooth_image(int64_t height, int64_t width, int64_t variant = 0);
@@ -36,4 +36,4 @@ std::string encode_png(const torch::Tensor& image, const PngOptions& options = {
 /// Without waiting for the disk. Makes the folder.
 void put_file(const std::filesystem::path& path, const std::string& bytes);
 
-}  // namespace deq::testing
+}  // namespace deq::test

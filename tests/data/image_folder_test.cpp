@@ -1,27 +1,29 @@
-#include "deq/data/image_folder.h"
+#include "deq/lab/data/images/image_folder.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "data/image_files.h"
 #include "deq/core/error.h"
-#include "deq/data/dataset_batches.h"
-#include "deq/data/image_decode.h"
-#include "deq/data/image_summary.h"
-#include "deq/data/loader.h"
+#include "deq/lab/base/errors.h"
+#include "deq/lab/data/batches/dataset_batches.h"
+#include "deq/lab/data/batches/loader.h"
+#include "deq/lab/data/images/image_decode.h"
+#include "deq/lab/data/images/image_summary.h"
 #include "io/temporary_folder.h"
 #include "support/seed.h"
 
-namespace deq {
+namespace deq::lab {
 namespace {
 
 namespace fs = std::filesystem;
+using test::encode_jpeg;
+using test::encode_png;
+using test::put_file;
+using test::smooth_image;
 using ::testing::ElementsAre;
-using testing::encode_jpeg;
-using testing::encode_png;
 using ::testing::HasSubstr;
-using testing::put_file;
-using testing::smooth_image;
 using ::testing::StrEq;
 using ::testing::ThrowsMessage;
 
@@ -29,14 +31,14 @@ class Folder : public test::Seeded {
  protected:
   Folder() {
     for (int64_t i = 0; i < 6; ++i) {
-      put_file(root_ / "cat" / c10::str(i, ".jpg"), encode_jpeg(smooth_image(40, 36, i)));
-      put_file(root_ / "ant" / c10::str(i, ".PNG"), encode_png(smooth_image(33, 50, i)));
+      put_file(root_ / "cat" / fmt::format("{}.jpg", i), encode_jpeg(smooth_image(40, 36, i)));
+      put_file(root_ / "ant" / fmt::format("{}.PNG", i), encode_png(smooth_image(33, 50, i)));
     }
     put_file(root_ / "bee" / "b.JPeG", encode_jpeg(smooth_image(34, 34, 9)));
     put_file(root_ / "bee" / "a.png", encode_png(smooth_image(34, 35, 9)));
   }
 
-  testing::TemporaryFolder folder_;
+  test::TemporaryFolder folder_;
   fs::path root_ = folder_ / "set";
 };
 
@@ -79,12 +81,12 @@ TEST_F(Folder, AFolderWithoutImagesIsRefused) {
                   StrEq(path("empty") + " holds no folders, must hold one for each class")));
   fs::create_directories(folder_ / "set/dog");
   EXPECT_THAT([&] { ImageFolder{root_}; },
-              ThrowsMessage<UsageError>(
-                  StrEq(c10::str("the class folder ", path("set/dog"),
-                                 " holds no image, must hold some .jpg, .jpeg or .png"))));
+              ThrowsMessage<UsageError>(StrEq(fmt::format(
+                  "the class folder {} holds no image, must hold some .jpg, .jpeg or .png",
+                  path("set/dog")))));
   EXPECT_THAT([&] { ImageFolder(folder_ / "none"); },
-              ThrowsMessage<UsageError>(StrEq(c10::str("cannot list the folder ", path("none"),
-                                                       ": No such file or directory"))));
+              ThrowsMessage<UsageError>(StrEq(fmt::format(
+                  "cannot list the folder {}: No such file or directory", path("none")))));
 }
 
 TEST_F(Folder, ClassesMustBeTheSame) {
@@ -189,4 +191,4 @@ TEST_F(Folder, ImagesOfOneSizeAreTakenIntoMemory) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::lab

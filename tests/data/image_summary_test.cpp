@@ -1,33 +1,34 @@
-#include "deq/data/image_summary.h"
+#include "deq/lab/data/images/image_summary.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "data/image_files.h"
 #include "deq/core/error.h"
-#include "deq/data/image_folder.h"
+#include "deq/lab/data/images/image_folder.h"
 #include "io/temporary_folder.h"
 
-namespace deq {
+namespace deq::lab {
 namespace {
 
+using test::encode_jpeg;
+using test::encode_png;
+using test::put_file;
+using test::smooth_image;
 using ::testing::ElementsAre;
-using testing::encode_jpeg;
-using testing::encode_png;
 using ::testing::Pair;
-using testing::put_file;
-using testing::smooth_image;
 
 class Summary : public ::testing::Test {
  protected:
-  testing::TemporaryFolder folder_;
+  test::TemporaryFolder folder_;
 };
 
 TEST_F(Summary, MeanAndDeviationAreThoseOfAllPixels) {
   std::vector<torch::Tensor> pixels;
   for (int64_t i = 0; i < 40; ++i) {
     const auto image = smooth_image(20 + i % 3, 30 - i % 5, i);
-    put_file(folder_ / c10::str(i % 2 == 0 ? "ant/" : "bee/", i, ".png"), encode_png(image));
+    put_file(folder_ / fmt::format("{}{}.png", i % 2 == 0 ? "ant/" : "bee/", i), encode_png(image));
     pixels.push_back(image.reshape({3, -1}).to(torch::kFloat64) / 255);
   }
   int64_t last = 0;
@@ -53,7 +54,7 @@ TEST_F(Summary, MeanAndDeviationAreThoseOfAllPixels) {
 
 TEST_F(Summary, APartIsSpreadEvenly) {
   for (int64_t i = 0; i < 9; ++i) {
-    put_file(folder_ / c10::str("ant/", i, ".png"),
+    put_file(folder_ / fmt::format("ant/{}.png", i),
              i % 3 == 0 ? encode_png(smooth_image(4, 4, i)) : "damaged");
   }
   const ImageFolder set(folder_.path());
@@ -67,7 +68,7 @@ TEST_F(Summary, APartIsSpreadEvenly) {
 
 TEST_F(Summary, ChannelsAreThoseOfTheFiles) {
   const auto grey = smooth_image(4, 4).narrow(0, 0, 1);
-  put_file(folder_ / "a/grey.jpg", encode_jpeg(grey, {.kind = testing::JpegKind::Grey}));
+  put_file(folder_ / "a/grey.jpg", encode_jpeg(grey, {.kind = test::JpegKind::Grey}));
   put_file(folder_ / "a/grey.png", encode_png(grey));
   put_file(folder_ / "a/palette.png", encode_png(grey, {.palette = true}));
   put_file(folder_ / "a/rgb.jpg", encode_jpeg(smooth_image(4, 4)));
@@ -78,8 +79,8 @@ TEST_F(Summary, ChannelsAreThoseOfTheFiles) {
 
 TEST_F(Summary, ImagesInMemoryAreTheSameImages) {
   for (int64_t i = 0; i < 5; ++i) {
-    put_file(folder_ / c10::str("ant/", i, ".png"), encode_png(smooth_image(6, 7, i)));
-    put_file(folder_ / c10::str("bee/", i, "-.png"), encode_png(smooth_image(6, 7, i + 50)));
+    put_file(folder_ / fmt::format("ant/{}.png", i), encode_png(smooth_image(6, 7, i)));
+    put_file(folder_ / fmt::format("bee/{}-.png", i), encode_png(smooth_image(6, 7, i + 50)));
   }
   const ImageFolder set(folder_.path());
   const auto disk = summarise(set), memory = summarise(decode_all(set));
@@ -102,4 +103,4 @@ TEST_F(Summary, EmptyClassesAndOtherFilesAreSeen) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::lab

@@ -1,22 +1,25 @@
-#include "deq/data/image_transform.h"
+#include "deq/lab/data/images/image_transform.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
+#include "core/rng.h"
 #include "data/image_files.h"
-#include "data/image_random.h"
-#include "data/image_window.h"
 #include "deq/core/error.h"
-#include "deq/core/rng.h"
-#include "deq/data/image_decode.h"
+#include "deq/lab/data/images/image_decode.h"
+#include "kernels/probes/philox.h"
+#include "lab/data/images/image_random.h"
+#include "lab/data/images/image_window.h"
 #include "support/seed.h"
 
-namespace deq {
+namespace deq::lab {
 namespace {
 
-using testing::encode_jpeg;
-using testing::encode_png;
-using testing::smooth_image;
+using test::encode_jpeg;
+using test::encode_png;
+using test::smooth_image;
 using ::testing::StrEq;
 using ::testing::ThrowsMessage;
 
@@ -210,6 +213,18 @@ TEST_F(Transforms, AnEncodedImageIsDecodedAndTransformed) {
                   .equal(transform_image(decode_image(jpeg), imagenet_evaluation(), 0)));
 }
 
+/// A run that is resumed under a later release draws what it would have drawn.
+TEST_F(Transforms, NumbersOfAKeyAreThoseOfPhilox) {
+  for (int64_t i = 0; i < 100; ++i) {
+    KeyedNumbers numbers(key(i));
+    for (uint64_t block = 0; block < 3; ++block) {
+      const auto [word] = kernels::philox(key(i), block, 0);
+      EXPECT_EQ(numbers.uniform(), std::ldexp(uint64_t{word[0]} << 21 | word[1] >> 11, -53));
+      EXPECT_EQ(numbers.uniform(), std::ldexp(uint64_t{word[2]} << 21 | word[3] >> 11, -53));
+    }
+  }
+}
+
 TEST_F(Transforms, NumbersOfAKeyAreUniformAndItsOwn) {
   KeyedNumbers first(key(0)), again(key(0)), other(key(1));
   double sum = 0;
@@ -257,4 +272,4 @@ TEST_F(Transforms, MisuseIsNamed) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::lab

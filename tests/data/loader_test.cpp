@@ -1,4 +1,4 @@
-#include "deq/data/loader.h"
+#include "deq/lab/data/batches/loader.h"
 
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>
@@ -9,11 +9,11 @@
 #include <set>
 #include <thread>
 
-#include "deq/core/error.h"
-#include "deq/data/tensor_batches.h"
+#include "core/require.h"
+#include "deq/lab/data/batches/tensor_batches.h"
 #include "support/seed.h"
 
-namespace deq {
+namespace deq::lab {
 namespace {
 
 using std::chrono::microseconds;
@@ -43,7 +43,7 @@ class Counted : public BatchSource {
     --in_work_;
     if (failing.contains(position)) {
       --alive_;
-      throw Error(c10::str("batch ", position, " is broken"));
+      throw Error(fmt::format("batch {} is broken", position));
     }
     auto* numbers = new int64_t[2]{epoch, index};
     const auto release = [this](void* memory) {
@@ -138,7 +138,7 @@ TEST_P(Loading, AnErrorComesAtItsPlace) {
     }
     for (int attempt = 0; attempt < 2; ++attempt) {
       EXPECT_THAT([&] { loader.next(); },
-                  ThrowsMessage<Error>(StrEq(c10::str("batch ", position, " is broken"))));
+                  ThrowsMessage<Error>(StrEq(fmt::format("batch {} is broken", position))));
       EXPECT_EQ(loader.position(), position);
     }
     loader.seek(position + 1);
@@ -218,7 +218,7 @@ INSTANTIATE_TEST_SUITE_P(Workers, Loading,
                                            LoaderOptions{3, 2}, LoaderOptions{3, 7},
                                            LoaderOptions{8, 8}, LoaderOptions{8, 3}),
                          [](const auto& c) {
-                           return c10::str(c.param.workers, "Prefetch", c.param.prefetch);
+                           return fmt::format("{}Prefetch{}", c.param.workers, c.param.prefetch);
                          });
 
 TEST(LoaderAhead, WorkersLoadWhileTheConsumerIsBusy) {
@@ -245,4 +245,4 @@ TEST(LoaderOptions, AreValidated) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::lab

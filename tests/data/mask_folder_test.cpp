@@ -1,40 +1,42 @@
-#include "deq/data/mask_folder.h"
+#include "deq/lab/data/images/mask_folder.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "data/image_files.h"
 #include "deq/core/error.h"
-#include "deq/data/dataset_batches.h"
-#include "deq/data/mask_decode.h"
+#include "deq/lab/base/errors.h"
+#include "deq/lab/data/batches/dataset_batches.h"
+#include "deq/lab/data/images/mask_decode.h"
 #include "io/temporary_folder.h"
 #include "support/seed.h"
 
-namespace deq {
+namespace deq::lab {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::encode_jpeg;
-using testing::encode_png;
+using test::encode_jpeg;
+using test::encode_png;
+using test::put_file;
+using test::smooth_image;
 using ::testing::HasSubstr;
-using testing::put_file;
-using testing::smooth_image;
 using ::testing::StrEq;
 using ::testing::ThrowsMessage;
 
-constexpr int64_t kClasses = 6;
+constexpr int64_t kMaskFolderClasses = 6;
 
 /// Blocks of classes, some of them ignored.
 torch::Tensor blocks(int64_t height, int64_t width, at::Generator generator) {
   constexpr int64_t kSide = 9;
   const auto small =
-      torch::randint(kClasses + 1, {height / kSide + 1, width / kSide + 1}, generator);
+      torch::randint(kMaskFolderClasses + 1, {height / kSide + 1, width / kSide + 1}, generator);
   const auto large = small.repeat_interleave(kSide, 0).repeat_interleave(kSide, 1);
-  const auto classes = torch::where(large.eq(kClasses), double{kIgnoredLabel}, large);
+  const auto classes = torch::where(large.eq(kMaskFolderClasses), double{kIgnoredLabel}, large);
   return classes.narrow(0, 0, height).narrow(1, 0, width).to(torch::kUInt8).contiguous();
 }
 
-/// An image in which every pixel tells its class; an ignored one is white.
+/// An image in which every pixel shows its class; an ignored one is white.
 torch::Tensor told_by(const torch::Tensor& mask) {
   const auto value = torch::where(mask.eq(kIgnoredLabel), 255, (mask + 1) * 30).to(torch::kUInt8);
   return value.unsqueeze(0).repeat({3, 1, 1});
@@ -43,7 +45,7 @@ torch::Tensor told_by(const torch::Tensor& mask) {
 constexpr MaskTransform kPlain{
     .min_scale = 1, .max_scale = 1, .mean = {0, 0, 0}, .deviation = {1, 1, 1}};
 
-/// What the transformed image tells; black stands for what is not in the image.
+/// What the transformed image shows; black stands for what is not in the image.
 torch::Tensor told(const torch::Tensor& image) {
   const auto value = (image[0] * 255).round().to(torch::kInt64);
   const auto none = value.eq(255) | value.eq(0);
@@ -57,11 +59,11 @@ class Masks : public test::Seeded {
     put_file(root_ / "images" / (name + ".png"), encode_png(image));
     put_file(root_ / "masks" / (name + ".png"), encode_png(mask.unsqueeze(0)));
   }
-  auto made(int64_t classes = kClasses, const MaskTransform& transform = kPlain) {
+  auto made(int64_t classes = kMaskFolderClasses, const MaskTransform& transform = kPlain) {
     return MaskFolder(root_, classes, transform);
   }
 
-  testing::TemporaryFolder folder_;
+  test::TemporaryFolder folder_;
   fs::path root_ = folder_ / "train";
 };
 
@@ -82,7 +84,7 @@ TEST_F(Masks, FewerBitsAreNotStretched) {
 
 TEST_F(Masks, WhatIsNoMaskIsRefused) {
   const auto message = [](const std::string& bytes) {
-    return testing::message_of<Error>([&] { decode_mask(bytes); });
+    return test::message_of<Error>([&] { decode_mask(bytes); });
   };
   EXPECT_EQ(message(""), "the file is empty");
   EXPECT_EQ(message(encode_jpeg(smooth_image(8, 8))), "it is no PNG, which a mask must be");
@@ -91,7 +93,7 @@ TEST_F(Masks, WhatIsNoMaskIsRefused) {
   EXPECT_EQ(message(encode_png(smooth_image(8, 8).narrow(0, 0, 2))),
             "it has 2 channels, a mask must be grey or have a palette");
   EXPECT_EQ(message(encode_png(smooth_image(8, 8).narrow(0, 0, 1), {.bits = 16})),
-            "it has 16 bits a pixel, a mask must have at most 8");
+            "it has 16 bits per pixel, a mask must have at most 8");
   const auto whole = encode_png(smooth_image(8, 8).narrow(0, 0, 1));
   EXPECT_THAT(message(whole.substr(0, whole.size() - 15)), HasSubstr("the PNG decoder says"));
 }
@@ -120,9 +122,9 @@ TEST_F(Masks, WhatIsMissingIsNamed) {
   put("a", told_by(mask), mask);
   put_file(root_ / "images/b.jpg", encode_jpeg(smooth_image(8, 8)));
   EXPECT_THAT([&] { made(); },
-              ThrowsMessage<UsageError>(StrEq(c10::str((root_ / "images/b.jpg").string(),
-                                                       " has no mask: there is no file ",
-                                                       (root_ / "masks/b.png").string()))));
+              ThrowsMessage<UsageError>(StrEq(fmt::format("{} has no mask: there is no file {}",
+                                                          (root_ / "images/b.jpg").string(),
+                                                          (root_ / "masks/b.png").string()))));
   put_file(root_ / "images/a.b.jpg", encode_jpeg(smooth_image(8, 8)));
   put_file(root_ / "images/a.jpg", encode_jpeg(smooth_image(8, 8)));
   put_file(root_ / "masks/a.b.png", encode_png(mask.unsqueeze(0)));
@@ -138,10 +140,10 @@ TEST_F(Masks, WhatDoesNotFitIsNamed) {
   auto other = mask.clone();
   other[3][4] = 7;
   put("unknown", told_by(mask), other);
-  const DatasetBatches batches(std::make_shared<MaskFolder>(root_, kClasses, kPlain),
+  const DatasetBatches batches(std::make_shared<MaskFolder>(root_, kMaskFolderClasses, kPlain),
                                {.batch_size = 1, .shuffle = false});
   const auto message = [&](int64_t index) {
-    return testing::message_of<Error>([&] { batches.batch(0, index); });
+    return test::message_of<Error>([&] { batches.batch(0, index); });
   };
   const auto place = [&](const std::string& name) { return (root_ / name).string(); };
   EXPECT_EQ(message(0), place("images/spoilt.png") + " cannot be read: its mask " +
@@ -165,7 +167,7 @@ TEST_F(Masks, ImageAndMaskAreCutAndMirroredAsOne) {
     auto transform = kPlain;
     transform.height = height;
     transform.width = width;
-    const auto set = made(kClasses, transform);
+    const auto set = made(kMaskFolderClasses, transform);
     for (uint64_t key = 0; key < 12; ++key) {
       const auto sample = set.get(0, key);
       ASSERT_EQ(sample[0].sizes(), (std::vector<int64_t>{3, height, width}));
@@ -174,7 +176,7 @@ TEST_F(Masks, ImageAndMaskAreCutAndMirroredAsOne) {
       outside += sample[0][0].eq(0).any().item<bool>() ? 1 : 0;
       auto unflipped = transform;
       unflipped.flip = false;
-      const auto plain = made(kClasses, unflipped).get(0, key);
+      const auto plain = made(kMaskFolderClasses, unflipped).get(0, key);
       const bool same = plain[1].equal(sample[1]);
       mirrored += same ? 0 : 1;
       EXPECT_TRUE(same || plain[1].flip({1}).equal(sample[1])) << key;
@@ -194,11 +196,11 @@ TEST_F(Masks, ImageAndMaskAreScaledAsOne) {
   transform.width = 56;
   transform.min_scale = 0.5;
   transform.max_scale = 2;
-  const auto set = made(kClasses, transform);
+  const auto set = made(kMaskFolderClasses, transform);
   std::set<int64_t> differing;
   for (uint64_t key = 0; key < 20; ++key) {
     const auto sample = set.get(0, key);
-    // Where all neighbours of a pixel are of its class, the scaled image tells that class, too.
+    // Where all neighbours of a pixel are of its class, the scaled image shows that class, too.
     const auto wide = sample[1].to(torch::kFloat32).view({1, 1, 40, 56});
     const auto most = torch::max_pool2d(wide, 5, 1, 2), least = -torch::max_pool2d(-wide, 5, 1, 2);
     const auto inner = most.eq(least).view({40, 56});
@@ -215,11 +217,11 @@ TEST_F(Masks, WholeImagesAndTheirMiddle) {
   put("a", told_by(mask), mask);
   auto transform = kPlain;
   transform.crop = MaskTransform::Crop::None;
-  EXPECT_TRUE(made(kClasses, transform).get(0, 3)[1].equal(mask));
+  EXPECT_TRUE(made(kMaskFolderClasses, transform).get(0, 3)[1].equal(mask));
   transform.crop = MaskTransform::Crop::Centre;
   transform.height = 11;
   transform.width = 40;
-  const auto sample = made(kClasses, transform).get(0, 3);
+  const auto sample = made(kMaskFolderClasses, transform).get(0, 3);
   EXPECT_TRUE(sample[1].narrow(1, 5, 30).equal(mask.narrow(0, 5, 11)));
   EXPECT_TRUE(sample[1].narrow(1, 0, 5).eq(kIgnoredLabel).all().item<bool>());
   EXPECT_TRUE(told(sample[0]).equal(sample[1]));
@@ -243,4 +245,4 @@ TEST_F(Masks, TransformsOutOfRangeAreNamed) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::lab

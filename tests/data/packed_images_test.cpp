@@ -1,5 +1,6 @@
-#include "deq/data/packed_images.h"
+#include "deq/lab/data/images/packed_images.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,22 +8,23 @@
 
 #include "data/image_files.h"
 #include "deq/core/error.h"
-#include "deq/data/image_folder.h"
-#include "deq/data/loader.h"
-#include "deq/io/atomic_file.h"
-#include "deq/io/safetensors.h"
+#include "deq/lab/base/errors.h"
+#include "deq/lab/data/batches/loader.h"
+#include "deq/lab/data/images/image_folder.h"
+#include "deq/lab/io/atomic_file.h"
+#include "deq/lab/io/safetensors.h"
 #include "io/temporary_folder.h"
 #include "support/seed.h"
 
-namespace deq {
+namespace deq::lab {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::encode_jpeg;
-using testing::encode_png;
+using test::encode_jpeg;
+using test::encode_png;
+using test::put_file;
+using test::smooth_image;
 using ::testing::HasSubstr;
-using testing::put_file;
-using testing::smooth_image;
 using ::testing::StrEq;
 using ::testing::ThrowsMessage;
 
@@ -30,8 +32,8 @@ class Packed : public test::Seeded {
  protected:
   Packed() {
     for (int64_t i = 0; i < 8; ++i) {
-      put_file(root_ / "sky" / c10::str("s", i, ".jpg"), encode_jpeg(smooth_image(40, 36, i)));
-      put_file(root_ / "ground" / c10::str("g", i, ".png"), encode_png(smooth_image(34, 40, i)));
+      put_file(root_ / "sky" / fmt::format("s{}.jpg", i), encode_jpeg(smooth_image(40, 36, i)));
+      put_file(root_ / "ground" / fmt::format("g{}.png", i), encode_png(smooth_image(34, 40, i)));
     }
   }
 
@@ -44,7 +46,7 @@ class Packed : public test::Seeded {
     file.put(byte);
   }
 
-  testing::TemporaryFolder folder_;
+  test::TemporaryFolder folder_;
   fs::path root_ = folder_ / "set", out_ = folder_ / "packed/here";
 };
 
@@ -150,8 +152,8 @@ TEST_F(Packed, MissingAndShortenedFilesAreNamed) {
   fs::resize_file(file, size - 1);
   EXPECT_THAT(
       [&] { PackedImages{out_}; },
-      ThrowsMessage<Error>(StrEq(c10::str(file.string(), " has ", size - 1, " bytes, must be the ",
-                                          size, " that the index says"))));
+      ThrowsMessage<Error>(StrEq(fmt::format("{} has {} bytes, must be the {} that the index says",
+                                             file.string(), size - 1, size))));
   EXPECT_THAT([&] { open.encoded(15); }, ThrowsMessage<Error>(HasSubstr("before the image does")));
   fs::remove(file);
   EXPECT_THAT(
@@ -185,4 +187,4 @@ TEST_F(Packed, OptionsAreChecked) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::lab

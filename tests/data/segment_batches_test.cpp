@@ -1,12 +1,13 @@
-#include "deq/data/segment_batches.h"
+#include "deq/lab/data/text/segment_batches.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "deq/core/error.h"
-#include "deq/data/loader.h"
+#include "deq/lab/base/errors.h"
+#include "deq/lab/data/batches/loader.h"
 
-namespace deq {
+namespace deq::lab {
 namespace {
 
 using ::testing::StrEq;
@@ -122,4 +123,4 @@ TEST(Segments, WhatCannotBeIsNamed) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::lab

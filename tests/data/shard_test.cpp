@@ -1,4 +1,4 @@
-#include "deq/data/shard.h"
+#include "deq/lab/data/batches/shard.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,8 +7,9 @@
 #include <vector>
 
 #include "deq/core/error.h"
+#include "deq/lab/base/errors.h"
 
-namespace deq {
+namespace deq::lab {
 namespace {
 
 /// The entries of the order that the batch takes.
@@ -74,4 +75,4 @@ TEST(Shard, IsValidated) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::lab

@@ -1,12 +1,13 @@
-#include "deq/data/tensor_batches.h"
+#include "deq/lab/data/batches/tensor_batches.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "deq/core/error.h"
+#include "deq/lab/base/errors.h"
 #include "support/seed.h"
 
-namespace deq {
+namespace deq::lab {
 namespace {
 
 using ::testing::StrEq;
@@ -84,4 +85,4 @@ TEST_F(InMemory, TensorsMustMatch) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::lab

@@ -1,4 +1,4 @@
-#include "deq/data/vocabulary.h"
+#include "deq/lab/data/text/vocabulary.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,12 +7,12 @@
 #include <set>
 
 #include "deq/core/error.h"
-#include "deq/data/vocabulary_cutoffs.h"
-#include "deq/io/atomic_file.h"
+#include "deq/lab/data/text/vocabulary_cutoffs.h"
+#include "deq/lab/io/atomic_file.h"
 #include "io/temporary_folder.h"
 #include "support/seed.h"
 
-namespace deq {
+namespace deq::lab {
 namespace {
 
 using ::testing::ElementsAre;
@@ -21,7 +21,7 @@ using ::testing::StartsWith;
 using ::testing::StrEq;
 using ::testing::ThrowsMessage;
 
-std::vector<std::string> words_of(const Vocabulary& vocabulary) {
+std::vector<std::string> words_in(const Vocabulary& vocabulary) {
   std::vector<std::string> words;
   for (int64_t i = 0; i < vocabulary.size(); ++i) words.emplace_back(vocabulary.word(i));
   return words;
@@ -37,7 +37,7 @@ TEST(Vocabulary, OrdersByCountThenByFirstAppearance) {
   // Counter("b a c a b d".split() + …).most_common() in Python.
   const auto vocabulary = build_vocabulary(
       std::vector<WordCount>{{"b", 2}, {"<eos>", 3}, {"a", 2}, {"c", 1}, {"e", 5}, {"d", 1}});
-  EXPECT_THAT(words_of(vocabulary), ElementsAre("<eos>", "e", "b", "a", "c", "d", "<unk>"));
+  EXPECT_THAT(words_in(vocabulary), ElementsAre("<eos>", "e", "b", "a", "c", "d", "<unk>"));
   EXPECT_THAT(counts_of(vocabulary), ElementsAre(3, 5, 2, 2, 1, 1, 0));
   EXPECT_EQ(vocabulary.end_of_line(), 0);
   EXPECT_EQ(vocabulary.unknown(), 6);
@@ -46,7 +46,7 @@ TEST(Vocabulary, OrdersByCountThenByFirstAppearance) {
 TEST(Vocabulary, AnUnknownWordOfTheTextIsAWordAsOthers) {
   const auto vocabulary =
       build_vocabulary(std::vector<WordCount>{{"b", 2}, {"<unk>", 2}, {"a", 2}, {"c", 3}});
-  EXPECT_THAT(words_of(vocabulary), ElementsAre("<eos>", "c", "b", "<unk>", "a"));
+  EXPECT_THAT(words_in(vocabulary), ElementsAre("<eos>", "c", "b", "<unk>", "a"));
   EXPECT_THAT(counts_of(vocabulary), ElementsAre(0, 3, 2, 2, 2));
 }
 
@@ -54,21 +54,21 @@ TEST(Vocabulary, RareWordsBecomeUnknown) {
   const std::vector<WordCount> counted{{"a", 4}, {"b", 1}, {"c", 2}, {"d", 1}, {"e", 2}};
   // b and d are <unk>, which then appears twice, first in the place of b.
   const auto frequent = build_vocabulary(counted, {.min_count = 2});
-  EXPECT_THAT(words_of(frequent), ElementsAre("<eos>", "a", "<unk>", "c", "e"));
+  EXPECT_THAT(words_in(frequent), ElementsAre("<eos>", "a", "<unk>", "c", "e"));
   EXPECT_THAT(counts_of(frequent), ElementsAre(0, 4, 2, 2, 2));
   EXPECT_EQ(frequent.number("d"), frequent.unknown());
   EXPECT_FALSE(frequent.contains("d"));
 
   const auto few = build_vocabulary(counted, {.max_words = 4});
-  EXPECT_THAT(words_of(few), ElementsAre("<eos>", "a", "<unk>", "c"));
+  EXPECT_THAT(words_in(few), ElementsAre("<eos>", "a", "<unk>", "c"));
   EXPECT_THAT(counts_of(few), ElementsAre(0, 4, 4, 2));
-  EXPECT_THAT(words_of(build_vocabulary(counted, {.max_words = 2})), ElementsAre("<eos>", "<unk>"));
+  EXPECT_THAT(words_in(build_vocabulary(counted, {.max_words = 2})), ElementsAre("<eos>", "<unk>"));
   EXPECT_EQ(build_vocabulary(counted, {.max_words = 7}).size(), 7);
   EXPECT_EQ(build_vocabulary(counted, {.max_words = 100}).size(), 7);
 }
 
 TEST(Vocabulary, OfNoWordsHasTheTwoSpecialOnes) {
-  EXPECT_THAT(words_of(build_vocabulary({})), ElementsAre("<eos>", "<unk>"));
+  EXPECT_THAT(words_in(build_vocabulary({})), ElementsAre("<eos>", "<unk>"));
 }
 
 class VocabularyOfManyWords : public test::Seeded {
@@ -108,11 +108,11 @@ TEST_F(VocabularyOfManyWords, FindsEveryWordAndNoOther) {
 }
 
 TEST_F(VocabularyOfManyWords, ComesBackFromItsFile) {
-  const testing::TemporaryFolder folder;
+  const test::TemporaryFolder folder;
   const auto path = folder / "vocabulary.safetensors";
   write_vocabulary(path, vocabulary_);
   const auto read = read_vocabulary(path);
-  EXPECT_EQ(words_of(read), words_of(vocabulary_));
+  EXPECT_EQ(words_in(read), words_in(vocabulary_));
   EXPECT_EQ(counts_of(read), counts_of(vocabulary_));
   EXPECT_EQ(checksum(read), checksum(vocabulary_));
 
@@ -230,4 +230,4 @@ TEST(Cutoffs, OptionsAreChecked) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::lab

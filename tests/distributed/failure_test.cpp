@@ -4,12 +4,12 @@
 #include <csignal>
 
 #include "deq/core/error.h"
-#include "deq/distributed/gradient_averager.h"
+#include "deq/lab/distributed/gradient_averager.h"
 #include "distributed/ranks.h"
 
 // A rank that is lost takes the others down, and they say which it was.
 
-namespace deq {
+namespace deq::lab {
 namespace {
 
 using test::Outcome;
@@ -111,4 +111,4 @@ TEST(Failure, OfARankThatLeavesEarly) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::lab

@@ -1,10 +1,12 @@
-#include "deq/distributed/gradient_averager.h"
+#include "deq/lab/distributed/gradient_averager.h"
 
+#include <fmt/ostream.h>
 #include <gtest/gtest.h>
+#include <torch/autograd.h>
 #include <torch/nn/modules/linear.h>
 
-#include "deq/core/error.h"
-#include "deq/core/rng.h"
+#include "core/require.h"
+#include "core/rng.h"
 #include "deq/jacobian/frobenius.h"
 #include "deq/nn/equilibrium.h"
 #include "distributed/ranks.h"
@@ -13,7 +15,7 @@
 // Averages over the ranks, each with its share of a batch, against one process with all of it.
 // Every rank computes both.
 
-namespace deq {
+namespace deq::lab {
 namespace {
 
 using test::expect_success;
@@ -43,11 +45,11 @@ Tensors gradients(const torch::Tensor& loss, const Tensors& parameters) {
 void require_same_gradients(const Tensors& parameters, const Tensors& expected) {
   for (size_t i = 0; i < parameters.size(); ++i) {
     const auto& gradient = parameters[i].grad();
-    require(gradient.defined() == expected[i].defined(), "parameter ", i, " has ",
-            gradient.defined() ? "a" : "no", " gradient");
+    require(gradient.defined() == expected[i].defined(), "parameter {} has {} gradient", i,
+            gradient.defined() ? "a" : "no");
     if (!gradient.defined()) continue;
     const auto error = (gradient - expected[i]).norm() / expected[i].norm();
-    require(error.item<double>() < 1e-10, "gradient ", i, " is off by ", error.item<double>());
+    require(error.item<double>() < 1e-10, "gradient {} is off by {:g}", i, error.item<double>());
   }
 }
 
@@ -150,8 +152,9 @@ const Scenario kBroadcast("broadcast", [](const auto& world) {
   const auto weights = parameters_like({torch::full({3}, world->rank() + 1.0, f64()),
                                         torch::full({2, 2}, world->rank() + 5.0, f64())});
   broadcast_from_main(*world, weights);
-  require(weights[0].equal(torch::full({3}, 1.0, f64())), "first: ", weights[0]);
-  require(weights[1].equal(torch::full({2, 2}, 5.0, f64())), "second: ", weights[1]);
+  require(weights[0].equal(torch::full({3}, 1.0, f64())), "first: {}", fmt::streamed(weights[0]));
+  require(weights[1].equal(torch::full({2, 2}, 5.0, f64())), "second: {}",
+          fmt::streamed(weights[1]));
 });
 
 const Scenario kOtherShapes("other-shapes", [](const auto& world) {
@@ -205,4 +208,4 @@ TEST(GradientAverager, RefusesDifferentModels) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::lab

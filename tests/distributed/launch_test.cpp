@@ -1,18 +1,21 @@
-#include "deq/distributed/launch.h"
+#include "deq/lab/distributed/launch.h"
 
 #include <gtest/gtest.h>
+
 #include <sys/wait.h>
 #include <unistd.h>
+#include <fstream>
 
 #include <chrono>
 #include <csignal>
 #include <thread>
 
 #include "deq/core/error.h"
+#include "deq/lab/base/errors.h"
 #include "distributed/environment.h"
 #include "distributed/ranks.h"
 
-namespace deq {
+namespace deq::lab {
 namespace {
 
 using test::Environment;
@@ -25,9 +28,9 @@ struct Result {
 };
 
 Result launch(int64_t processes, const std::vector<std::string>& command) {
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   const int status = launch_local(processes, command);
-  return {status, testing::internal::GetCapturedStderr()};
+  return {status, ::testing::internal::GetCapturedStderr()};
 }
 
 Result launch_shell(int64_t processes, const std::string& script) {
@@ -161,4 +164,4 @@ TEST(Launch, TellsAWorldHowARankEnded) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::lab

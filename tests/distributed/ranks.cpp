@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -40,10 +41,10 @@ std::map<std::string, Registered>& scenarios() {
 int run_scenario(const std::string& name) {
   try {
     const auto& [body, timeout] = scenarios().at(name);
-    const auto world = World::join(place_from_environment(), torch::kCPU, timeout);
+    const auto world = lab::World::join(lab::rank_from_environment(), torch::kCPU, timeout);
     world->run([&body = body, &world] { body(world); });
   } catch (const std::exception& error) {
-    std::cerr << c10::str(error.what(), "\n");  // one write: other ranks write too
+    std::cerr << fmt::format("{}\n", error.what());  // one write: other ranks write too
     return 1;
   }
   return 0;
@@ -146,6 +147,6 @@ int main(int argc, char** argv) {
   if (const char* scenario = std::getenv(deq::test::kScenarioVariable)) {
     return deq::test::run_scenario(scenario);
   }
-  testing::InitGoogleTest(&argc, argv);
+  ::testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

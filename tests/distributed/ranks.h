@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "deq/distributed/world.h"
+#include "deq/lab/distributed/world.h"
 
 namespace deq::test {
 
@@ -13,7 +13,7 @@ namespace deq::test {
 /// joins the world and runs the scenario instead of the tests.
 class Scenario {
  public:
-  using Body = std::function<void(const std::shared_ptr<World>&)>;
+  using Body = std::function<void(const std::shared_ptr<lab::World>&)>;
   Scenario(const char* name, Body body, std::chrono::seconds timeout = std::chrono::seconds(20));
 };
 

@@ -1,11 +1,12 @@
-#include "deq/distributed/world.h"
+#include "deq/lab/distributed/world.h"
 
+#include <fmt/ostream.h>
 #include <gtest/gtest.h>
 
-#include "deq/core/error.h"
+#include "core/require.h"
 #include "distributed/ranks.h"
 
-namespace deq {
+namespace deq::lab {
 namespace {
 
 using test::expect_success;
@@ -16,21 +17,23 @@ const Scenario kExchange("exchange", [](const auto& world) {
   const auto n = world->size();
   const auto total = torch::full({3, 2}, static_cast<double>(world->rank() + 1));
   world->sum(total);
-  require(torch::equal(total, torch::full({3, 2}, n * (n + 1) / 2.0)), "sum: ", total);
+  require(torch::equal(total, torch::full({3, 2}, n * (n + 1) / 2.0)), "sum: {}",
+          fmt::streamed(total));
 
   const auto numbers = torch::tensor({world->rank(), int64_t{1}});
   world->sum(numbers);
-  require(torch::equal(numbers, torch::tensor({n * (n - 1) / 2, n})), "integers: ", numbers);
+  require(torch::equal(numbers, torch::tensor({n * (n - 1) / 2, n})), "integers: {}",
+          fmt::streamed(numbers));
 
   // A view that is not contiguous, of a tensor with a gradient.
   const auto whole = torch::zeros({4, 2}).requires_grad_();
   world->sum(whole.detach().fill_(1.0).select(1, 0));
   require(whole[0][0].template item<double>() == n && whole[0][1].template item<double>() == 1,
-          "a view: ", whole);
+          "a view: {}", fmt::streamed(whole));
 
   const auto value = torch::full({5}, world->rank());
   world->broadcast(value, n - 1);
-  require(torch::equal(value, torch::full({5}, n - 1)), "broadcast: ", value);
+  require(torch::equal(value, torch::full({5}, n - 1)), "broadcast: {}", fmt::streamed(value));
   world->barrier();
   world->require_same("the text", "a\nb");
 });
@@ -89,4 +92,4 @@ TEST(World, SaysWhoDidNotCome) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::lab

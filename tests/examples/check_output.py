@@ -43,7 +43,7 @@ def differs(expected, actual, tolerance):
 
 
 def differences(expected, actual, tolerance):
-    """What is wrong, a sentence a line."""
+    """What is wrong, one sentence per line."""
     if len(expected) != len(actual):
         return [f"{len(expected)} lines were expected, there are {len(actual)}"]
     return [f'expected "{a}", got "{b}"'

@@ -1,13 +1,14 @@
-#include "deq/io/atomic_folder.h"
+#include "lab/io/atomic_folder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "deq/core/error.h"
-#include "deq/io/atomic_file.h"
+#include "deq/lab/base/errors.h"
+#include "deq/lab/io/atomic_file.h"
 #include "io/temporary_folder.h"
 
-namespace deq {
+namespace deq::lab {
 namespace {
 
 namespace fs = std::filesystem;
@@ -15,7 +16,7 @@ using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
 TEST(AtomicFolder, AppearsWholeOrNotAtAll) {
-  const testing::TemporaryFolder folder;
+  const test::TemporaryFolder folder;
   {
     const AtomicFolder abandoned(folder / "out");
     write_file_atomically(abandoned.path() / "a", "1");
@@ -32,7 +33,7 @@ TEST(AtomicFolder, AppearsWholeOrNotAtAll) {
 }
 
 TEST(AtomicFolder, NothingIsOverwritten) {
-  const testing::TemporaryFolder folder;
+  const test::TemporaryFolder folder;
   fs::create_directories(folder / "empty");
   fs::create_symlink("nowhere", folder / "link");
   for (const char* name : {"empty", "link"}) {
@@ -42,4 +43,4 @@ TEST(AtomicFolder, NothingIsOverwritten) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::lab

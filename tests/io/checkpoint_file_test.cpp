@@ -1,4 +1,4 @@
-#include "deq/io/checkpoint_file.h"
+#include "deq/lab/io/checkpoint_file.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -6,15 +6,15 @@
 #include <fstream>
 
 #include "deq/core/error.h"
-#include "deq/io/atomic_file.h"
-#include "deq/io/checksum.h"
+#include "deq/lab/io/atomic_file.h"
 #include "io/temporary_folder.h"
+#include "lab/io/checksum.h"
 
-namespace deq {
+namespace deq::lab {
 namespace {
 
-using testing::message_of;
-using testing::TemporaryFolder;
+using test::message_of;
+using test::TemporaryFolder;
 
 bool same(const TensorFile& a, const TensorFile& b) {
   return a.metadata == b.metadata &&
@@ -171,4 +171,4 @@ TEST_F(CheckpointFile, NoReplacedByteGoesUnnoticed) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::lab

@@ -1,4 +1,4 @@
-#include "deq/io/checksum.h"
+#include "lab/io/checksum.h"
 
 #include <gtest/gtest.h>
 
@@ -6,14 +6,14 @@
 #include <set>
 
 #include "deq/core/error.h"
-#include "io/crc32c.h"
 #include "io/temporary_folder.h"
+#include "lab/io/crc32c.h"
 #include "support/seed.h"
 
-namespace deq {
+namespace deq::lab {
 namespace {
 
-using testing::message_of;
+using test::message_of;
 
 using Crc = uint32_t (*)(std::string_view, uint32_t);
 
@@ -115,4 +115,4 @@ TEST(ContentChecksum, RefusesWhatNoFileHolds) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::lab

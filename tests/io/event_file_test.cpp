@@ -1,4 +1,4 @@
-#include "deq/io/event_file.h"
+#include "lab/io/event_file.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -8,18 +8,18 @@
 #include <regex>
 
 #include "deq/core/error.h"
-#include "deq/io/atomic_file.h"
+#include "deq/lab/io/atomic_file.h"
 #include "io/event_records.h"
 #include "io/file_size_limit.h"
 #include "io/temporary_folder.h"
 
-namespace deq {
+namespace deq::lab {
 namespace {
 
-using testing::FileSizeLimit;
-using testing::message_of;
-using testing::ReadEvent;
-using testing::TemporaryFolder;
+using test::FileSizeLimit;
+using test::message_of;
+using test::ReadEvent;
+using test::TemporaryFolder;
 using Scalars = std::map<std::string, float>;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -30,7 +30,7 @@ std::filesystem::path only_file(const TemporaryFolder& folder) {
 }
 
 std::vector<ReadEvent> read_events(const std::filesystem::path& path) {
-  const auto events = testing::parse_event_file(read_file(path));
+  const auto events = test::parse_event_file(read_file(path));
   EXPECT_TRUE(events.has_value()) << path;
   return events.value_or(std::vector<ReadEvent>());
 }
@@ -144,9 +144,9 @@ TEST(EventRecords, DamageIsSeen) {
   for (size_t position = 0; position < bytes.size(); ++position) {
     std::string damaged = bytes;
     damaged[position] = static_cast<char>(damaged[position] ^ 1);
-    EXPECT_FALSE(testing::parse_event_file(damaged).has_value()) << position;
+    EXPECT_FALSE(test::parse_event_file(damaged).has_value()) << position;
   }
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::lab

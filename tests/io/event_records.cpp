@@ -3,7 +3,7 @@
 #include <cstring>
 #include <stdexcept>
 
-namespace deq::testing {
+namespace deq::test {
 namespace {
 
 class Bytes {
@@ -118,4 +118,4 @@ std::optional<std::vector<ReadEvent>> parse_event_file(std::string_view bytes) {
   return events;
 }
 
-}  // namespace deq::testing
+}  // namespace deq::test

@@ -10,7 +10,7 @@
 // A reader of event files that shares nothing with the writer: bit-by-bit checksums and a
 // protocol-buffers parser of its own.
 
-namespace deq::testing {
+namespace deq::test {
 
 struct ReadEvent {
   double wall_time = 0;
@@ -23,4 +23,4 @@ struct ReadEvent {
 /// All records; nothing when the bytes are not whole records with the right checksums.
 std::optional<std::vector<ReadEvent>> parse_event_file(std::string_view bytes);
 
-}  // namespace deq::testing
+}  // namespace deq::test

@@ -4,7 +4,7 @@
 
 #include <csignal>
 
-namespace deq::testing {
+namespace deq::test {
 
 /// Makes every write beyond `bytes` of a file fail, as on a full disk, for root as well.
 class FileSizeLimit {
@@ -27,4 +27,4 @@ class FileSizeLimit {
   void (*old_handler_)(int);
 };
 
-}  // namespace deq::testing
+}  // namespace deq::test

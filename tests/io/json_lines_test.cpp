@@ -1,4 +1,4 @@
-#include "deq/io/json_lines.h"
+#include "deq/lab/io/json_lines.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -8,18 +8,18 @@
 #include <limits>
 
 #include "deq/core/error.h"
-#include "deq/io/atomic_file.h"
+#include "deq/lab/io/atomic_file.h"
 #include "io/file_size_limit.h"
 #include "io/temporary_folder.h"
 
-namespace deq {
+namespace deq::lab {
 namespace {
 
-using testing::FileSizeLimit;
-using testing::message_of;
-using testing::TemporaryFolder;
+using test::FileSizeLimit;
+using test::message_of;
+using test::TemporaryFolder;
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kJsonLinesInfinity = std::numeric_limits<double>::infinity();
 
 TEST(JsonLines, WritesShortestNumbersInOrder) {
   const TemporaryFolder folder;
@@ -32,7 +32,8 @@ TEST(JsonLines, WritesShortestNumbersInOrder) {
 TEST(JsonLines, LeavesOutWhatWasNotMeasured) {
   const TemporaryFolder folder;
   JsonLines lines(folder / "metrics.jsonl");
-  lines.append({{"a", std::nan("")}, {"b", kInfinity}, {"c", 1.5}, {"d", -kInfinity}});
+  lines.append(
+      {{"a", std::nan("")}, {"b", kJsonLinesInfinity}, {"c", 1.5}, {"d", -kJsonLinesInfinity}});
   lines.append({});
   EXPECT_EQ(read_file(folder / "metrics.jsonl"), "{\"c\":1.5}\n{}\n");
 }
@@ -56,7 +57,8 @@ TEST(JsonLines, ReadsBackTheSameValues) {
 
 TEST(JsonLines, AListKeepsThePlacesOfWhatWasNotMeasured) {
   const TemporaryFolder folder;
-  JsonLines(folder / "m").append({{"curve", std::vector{1.5, std::nan(""), kInfinity, 2.0}}});
+  JsonLines(folder / "m")
+      .append({{"curve", std::vector{1.5, std::nan(""), kJsonLinesInfinity, 2.0}}});
   EXPECT_EQ(read_file(folder / "m"), "{\"curve\":[1.5,null,null,2.0]}\n");
   const auto read = read_json_lines(folder / "m");
   ASSERT_EQ(read.size(), 1U);
@@ -78,7 +80,7 @@ TEST(JsonLines, MendsATornEnd) {
   const std::string line = "{\"step\":1}\n";
   for (size_t torn = 0; torn <= line.size(); ++torn) {
     write_file_atomically(folder / "m", line + line.substr(0, torn));
-    const size_t whole = torn + 1 >= line.size() ? 2 : 1;  // the newline alone may be missing
+    const size_t whole = torn + 1 >= line.size() ? 2 : 1;  // only the newline may be missing
     EXPECT_EQ(read_json_lines(folder / "m").size(), whole) << torn;
     JsonLines(folder / "m").append({{"step", int64_t{1}}});
     EXPECT_EQ(read_file(folder / "m"), whole == 2 ? line + line + line : line + line) << torn;
@@ -137,7 +139,7 @@ TEST(DropLinesAfter, DropsATornEnd) {
     const std::string text = line + line.substr(0, torn);
     write_file_atomically(folder / "m", text);
     drop_lines_after(folder / "m", 1);
-    const bool whole = torn + 1 >= line.size();  // the newline alone may be missing
+    const bool whole = torn + 1 >= line.size();  // only the newline may be missing
     EXPECT_EQ(read_file(folder / "m"), whole ? text : line) << torn;
     JsonLines(folder / "m").append({{"step", int64_t{2}}});
     EXPECT_EQ(read_json_lines(folder / "m").size(), whole ? 3U : 2U) << torn;
@@ -169,4 +171,4 @@ TEST(DropLinesAfter, LeavesAMissingFileMissing) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::lab

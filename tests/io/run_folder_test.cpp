@@ -1,16 +1,16 @@
-#include "deq/io/run_folder.h"
+#include "deq/lab/io/run_folder.h"
 
 #include <gtest/gtest.h>
 
 #include "deq/core/error.h"
-#include "deq/io/atomic_file.h"
+#include "deq/lab/io/atomic_file.h"
 #include "io/temporary_folder.h"
 
-namespace deq {
+namespace deq::lab {
 namespace {
 
-using testing::message_of;
-using testing::TemporaryFolder;
+using test::message_of;
+using test::TemporaryFolder;
 
 TEST(RunFolder, MakesParentsAndTakesAnEmptyFolder) {
   const TemporaryFolder folder;
@@ -32,4 +32,4 @@ TEST(RunFolder, NeverOverwrites) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::lab

@@ -3,19 +3,19 @@
 #include <cstdint>
 #include <cstring>
 #include <fstream>
-#include <iostream>
 #include <random>
 
 #include "deq/core/error.h"
-#include "deq/io/atomic_file.h"
-#include "deq/io/safetensors.h"
+#include "deq/lab/io/atomic_file.h"
+#include "deq/lab/io/safetensors.h"
 #include "io/temporary_folder.h"
+#include "support/seed.h"
 
-namespace deq {
+namespace deq::lab {
 namespace {
 
-using testing::message_of;
-using testing::TemporaryFolder;
+using test::message_of;
+using test::TemporaryFolder;
 
 std::string with_header(const std::string& header, const std::string& data) {
   std::string bytes(8, '\0');
@@ -71,6 +71,8 @@ TEST_F(SafetensorsCorruption, SaysWhatIsWrong) {
   EXPECT_EQ(complaint(with_header("{", "")), "its header is not valid JSON");
   EXPECT_EQ(complaint(with_header("", "")), "its header is not valid JSON");
   EXPECT_EQ(complaint(with_header("[]", "")), "its header is not a JSON object");
+  EXPECT_EQ(complaint(with_header(R"({"a":{"shape":[[]]}})", "")),
+            "its header is nested too deeply");
   EXPECT_EQ(complaint(with_header("{}", "abc")), "3 bytes at its end belong to no tensor");
   EXPECT_EQ(complaint(with_header(R"({"a":1})", "")), "tensor \"a\" is not described by an object");
   EXPECT_EQ(complaint(with_header(R"({"__metadata__":[]})", "")), "__metadata__ is not an object");
@@ -130,6 +132,20 @@ TEST_F(SafetensorsCorruption, SurvivesDeepNesting) {
       with_header("{\"a\":" + std::string(100'000, '[') + std::string(100'000, ']') + "}", "")));
 }
 
+TEST_F(SafetensorsCorruption, AHeaderTakesTimeAndMemoryLikeItsLength) {
+  // 100,000 tensors: seconds, not minutes.
+  std::string many;
+  for (int i = 0; i < 100'000; ++i) {
+    many += (i == 0 ? "{\"" : ",\"") + std::to_string(i) +
+            R"(":{"dtype":"F32","shape":[0],"data_offsets":[0,0]})";
+  }
+  EXPECT_TRUE(loads(with_header(many + "}", "")));
+  std::string zeros = "0";
+  for (int i = 0; i < 100'000; ++i) zeros += ",0";
+  EXPECT_EQ(complaint(with_header("{\"a\":[" + zeros + "]}", "")),
+            "tensor \"a\" has more than 64 dimensions");
+}
+
 TEST_F(SafetensorsCorruption, EveryTruncationIsRefused) {
   const std::string bytes = small_file();
   for (size_t size = 0; size < bytes.size(); ++size) {
@@ -150,9 +166,8 @@ TEST_F(SafetensorsCorruption, NoByteFlipCrashes) {
 }
 
 TEST_F(SafetensorsCorruption, NoRandomDamageCrashes) {
-  const auto seed = std::random_device()();
-  SCOPED_TRACE(::testing::Message() << "seed " << seed);
-  std::cout << "seed " << seed << '\n';
+  const uint64_t seed = test::seed();
+  SCOPED_TRACE(::testing::Message() << "DEQ_TEST_SEED=" << seed);
   std::mt19937 random(seed);
   const std::string bytes = small_file();
   const std::string alphabet = "{}[]\",:0123456789-.eE\\untf F\xff";
@@ -184,4 +199,4 @@ TEST_F(SafetensorsCorruption, NamesAMissingFile) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::lab

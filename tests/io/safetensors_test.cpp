@@ -1,4 +1,4 @@
-#include "deq/io/safetensors.h"
+#include "deq/lab/io/safetensors.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -6,16 +6,16 @@
 #include <cstring>
 
 #include "deq/core/error.h"
-#include "deq/io/atomic_file.h"
+#include "deq/lab/io/atomic_file.h"
 #include "io/file_size_limit.h"
 #include "io/temporary_folder.h"
 
-namespace deq {
+namespace deq::lab {
 namespace {
 
-using testing::FileSizeLimit;
-using testing::message_of;
-using testing::TemporaryFolder;
+using test::FileSizeLimit;
+using test::message_of;
+using test::TemporaryFolder;
 
 TensorFile sample_of_every_type() {
   TensorFile file;
@@ -124,4 +124,4 @@ TEST(Safetensors, AFullDiskLeavesTheOldFile) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::lab

@@ -8,7 +8,7 @@
 #include <string>
 #include <system_error>
 
-namespace deq::testing {
+namespace deq::test {
 
 /// A fresh folder that goes away with the object.
 class TemporaryFolder {
@@ -50,4 +50,4 @@ std::string message_of(Action&& action) {
   return {};
 }
 
-}  // namespace deq::testing
+}  // namespace deq::test

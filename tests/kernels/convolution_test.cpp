@@ -1,6 +1,7 @@
-#include "kernels/convolution.h"
+#include "kernels/images/convolution.h"
 
 #include <ATen/Parallel.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <torch/autograd.h>
 #include <torch/types.h>
@@ -22,7 +23,7 @@ at::Tensor oracle(const at::Tensor& x, const at::Tensor& w, int64_t stride = 1) 
   return at::conv2d(x.to(at::kDouble), w.to(at::kDouble), {}, stride, w.size(2) / 2);
 }
 
-/// The gradients, or that for x alone, and those of a function of the gradients.
+/// The gradients, or only that for x, and those of a function of the gradients.
 std::vector<at::Tensor> derivatives(const at::Tensor& y, const at::Tensor& x, const at::Tensor& w,
                                     const at::Tensor& g, bool for_w = true) {
   auto first = torch::autograd::grad({y}, for_w ? std::vector{x, w} : std::vector{x},
@@ -94,8 +95,8 @@ TEST_F(ConvolutionTest, EveryKernelAndStrideHasTorchsDerivatives) {
       for (const auto& [height, width] :
            {std::pair<int64_t, int64_t>{8, 8}, {7, 6}, {5, 9}, {1, 2}}) {
         for (const bool for_w : {true, false}) {
-          SCOPED_TRACE(c10::str(kernel, "×", kernel, ", stride ", stride, ", ", height, "×", width,
-                                for_w ? "" : ", for x alone"));
+          SCOPED_TRACE(fmt::format("{}×{}, stride {}, {}×{}{}", kernel, kernel, stride, height,
+                                   width, for_w ? "" : ", for x alone"));
           const auto x = draw({2, 6, height, width}).to(at::kDouble).requires_grad_();
           const auto w = draw({5, 6, kernel, kernel}).to(at::kDouble).requires_grad_();
           const auto y = convolution(x, w, stride), expected = oracle(x, w, stride);

@@ -1,4 +1,4 @@
-#include "kernels/cross_entropy.h"
+#include "kernels/words/cross_entropy.h"
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "kernels/dense_images.h"
+#include "kernels/images/dense_images.h"
 
 #include <gtest/gtest.h>
 #include <torch/autograd.h>

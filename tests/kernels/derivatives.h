@@ -48,8 +48,8 @@ inline std::vector<at::Tensor> derivatives(const Operation& f, Variables variabl
   return all;
 }
 
-/// `own` in float32 against `plain` in float64. What `plain` loses in float32 says what can be had;
-/// it is one sample of an error: 8 times it.
+/// `own` in float32 against `plain` in float64. What `plain` loses in float32 says how exact a
+/// result can be. That is one sample of an error, so 8 times it is allowed.
 inline void expect_derivatives(const Operation& own, const Operation& plain,
                                const Variables& variables, const at::Tensor& g) {
   const auto in = [&](const Operation& f, at::ScalarType type) {

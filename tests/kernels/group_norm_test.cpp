@@ -1,4 +1,4 @@
-#include "kernels/group_norm.h"
+#include "kernels/norms/group_norm.h"
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
@@ -14,13 +14,13 @@ namespace {
 
 using test::relative_difference;
 
-struct Case {
+struct GroupNormCase {
   int64_t channels, groups, height, width;
   bool affine, addend, relu;
 };
 
-std::vector<Case> cases() {
-  std::vector<Case> all;
+std::vector<GroupNormCase> cases() {
+  std::vector<GroupNormCase> all;
   for (const auto& [channels, groups] : {std::pair<int64_t, int64_t>{24, 8}, {120, 8}, {5, 5}}) {
     for (const auto& [height, width] : {std::pair<int64_t, int64_t>{1, 3}, {8, 8}, {7, 5}}) {
       for (const int bits : {0, 1, 2, 3, 4, 5, 6, 7}) {
@@ -32,7 +32,7 @@ std::vector<Case> cases() {
   return all;
 }
 
-std::ostream& operator<<(std::ostream& out, const Case& c) {
+std::ostream& operator<<(std::ostream& out, const GroupNormCase& c) {
   return out << c.channels << " channels in " << c.groups << " groups, " << c.height << "×"
              << c.width << (c.affine ? ", affine" : "") << (c.addend ? ", addend" : "")
              << (c.relu ? ", ReLU" : "");
@@ -67,7 +67,7 @@ class GroupNormTest : public test::SeededWith<at::ScalarType> {
     }
   };
 
-  Inputs inputs(const Case& c) {
+  Inputs inputs(const GroupNormCase& c) {
     // x in the order that convolutions give, the addend as a part of a slab.
     const auto images = draw({3, c.channels, c.height, c.width}).add_(0.5);
     Inputs in{.x = images.contiguous(at::MemoryFormat::ChannelsLast).requires_grad_()};
@@ -95,11 +95,11 @@ at::Tensor own(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& 
   return group_norm(x, weight, bias, addend, options);
 }
 
-/// y; the gradients for all inputs, or for the images alone; the gradients, for inputs and ∂y, of a
+/// y; the gradients for all inputs, or only for the images; the gradients, for inputs and ∂y, of a
 /// function of those.
 template <class Function, class In>
-std::vector<at::Tensor> derivatives(const Function& f, const In& in, const at::Tensor& g,
-                                    bool images_alone) {
+std::vector<at::Tensor> group_norm_derivatives(const Function& f, const In& in, const at::Tensor& g,
+                                               bool images_alone) {
   const auto y = f(in.x, in.weight, in.bias, in.addend, in.options);
   auto variables = in.variables();
   std::vector<at::Tensor> all{y};
@@ -139,10 +139,10 @@ TEST_P(GroupNormTest, ItAndItsDerivativesAreTheReferences) {
     ASSERT_TRUE(group_norm_serves(in.x, in.weight, in.options));
     const auto g = draw(in.x.sizes()).requires_grad_();
     const auto reference_in = [&](at::ScalarType type) {
-      return derivatives(reference::group_norm, in.as(type), g.detach().to(type).requires_grad_(),
-                         images_alone);
+      return group_norm_derivatives(reference::group_norm, in.as(type),
+                                    g.detach().to(type).requires_grad_(), images_alone);
     };
-    const auto results = derivatives(own, in, g, images_alone);
+    const auto results = group_norm_derivatives(own, in, g, images_alone);
     const auto expected = reference_in(at::kDouble);
     // Small groups are badly conditioned: what torch's own loses in float32 says what can be had,
     // in float64 as much less as that rounds less. It is one sample of an error: 8 times it.
@@ -200,12 +200,12 @@ TEST_P(GroupNormTest, NumbersFarFromZeroKeepTheirVariance) {
 
 TEST_P(GroupNormTest, IsWrittenIntoItsPlace) {
   const auto x = draw({2, 6, 3, 4});
-  GroupNormOptions options{.groups = 3, .place = torch::empty({2, 100}, x.options())};
-  options.place = options.place.narrow(1, 5, 72).view({2, 3, 4, 6}).permute({0, 3, 1, 2});
+  GroupNormOptions options{.groups = 3, .target = torch::empty({2, 100}, x.options())};
+  options.target = options.target.narrow(1, 5, 72).view({2, 3, 4, 6}).permute({0, 3, 1, 2});
   EXPECT_THROW(own(x, {}, {}, {}, options), Error);  // there would be a graph
   const torch::NoGradGuard no_grad;
-  EXPECT_TRUE(own(x, {}, {}, {}, options).is_same(options.place));
-  EXPECT_TRUE(options.place.equal(own(x, {}, {}, {}, {.groups = 3})));
+  EXPECT_TRUE(own(x, {}, {}, {}, options).is_same(options.target));
+  EXPECT_TRUE(options.target.equal(own(x, {}, {}, {}, {.groups = 3})));
 }
 
 TEST_P(GroupNormTest, EveryOrderOfTheImagesServes) {

@@ -1,11 +1,11 @@
-#include "kernels/history.h"
+#include "kernels/history/history.h"
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include <limits>
 
-#include "kernels/history_common.h"
+#include "kernels/history/history_common.h"
 #include "support/seed.h"
 
 // The fused CPU kernels against plain torch. D is chosen around the kernels' tile of 2048 numbers

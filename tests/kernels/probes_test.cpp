@@ -1,4 +1,4 @@
-#include "kernels/probes.h"
+#include "kernels/probes/probes.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/core/PhiloxRNGEngine.h>
@@ -7,9 +7,10 @@
 
 #include <cmath>
 
+#include "core/format.h"
 #include "deq/core/error.h"
-#include "kernels/philox.h"
-#include "kernels/probes_numbers.h"
+#include "kernels/probes/philox.h"
+#include "kernels/probes/probes_numbers.h"
 #include "support/seed.h"
 
 namespace deq::kernels {
@@ -49,16 +50,16 @@ TEST(Philox, EndsOfTheUniformNumbersAreFinite) {
   }
 }
 
-struct Case {
+struct ProbesCase {
   Probe kind;
   at::ScalarType type;
 };
 
-std::string name(const Case& c) {
-  return c10::str(c.kind == Probe::Normal ? "Normal" : "Signs", c.type);
+std::string name(const ProbesCase& c) {
+  return fmt::format("{}{}", c.kind == Probe::Normal ? "Normal" : "Signs", c.type);
 }
 
-class ProbeTest : public test::SeededWith<Case> {
+class ProbeTest : public test::SeededWith<ProbesCase> {
  protected:
   ~ProbeTest() override { at::set_num_threads(threads_); }
 
@@ -146,13 +147,13 @@ TEST_P(ProbeTest, RowsColumnsAndKeysAreUncorrelated) {
     EXPECT_NEAR(square, 0, 2 * bound) << what;
   };
   for (const int64_t shift : {1, 2, 3, 4, 5, 8}) {
-    expect_uncorrelated(x.slice(0, shift), x.slice(0, 0, -shift), c10::str("rows ", shift));
+    expect_uncorrelated(x.slice(0, shift), x.slice(0, 0, -shift), fmt::format("rows {}", shift));
   }
   for (const int64_t shift : {1, 2, 4, 16, 31, 32, 33, 128}) {
-    expect_uncorrelated(x.slice(1, shift), x.slice(1, 0, -shift), c10::str("columns ", shift));
+    expect_uncorrelated(x.slice(1, shift), x.slice(1, 0, -shift), fmt::format("columns {}", shift));
   }
   for (const uint64_t other : {key_ + 1, key_ ^ (uint64_t{1} << 32), ~key_}) {
-    expect_uncorrelated(x, numbers(other), c10::str("key ", other));
+    expect_uncorrelated(x, numbers(other), fmt::format("key {}", other));
   }
 }
 
@@ -163,10 +164,10 @@ TEST_P(ProbeTest, RowsHaveIndependentSums) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, ProbeTest,
-                         ::testing::Values(Case{Probe::Normal, at::kFloat},
-                                           Case{Probe::Normal, at::kDouble},
-                                           Case{Probe::Signs, at::kFloat},
-                                           Case{Probe::Signs, at::kDouble}),
+                         ::testing::Values(ProbesCase{Probe::Normal, at::kFloat},
+                                           ProbesCase{Probe::Normal, at::kDouble},
+                                           ProbesCase{Probe::Signs, at::kFloat},
+                                           ProbesCase{Probe::Signs, at::kDouble}),
                          [](const auto& c) { return name(c.param); });
 
 TEST(ProbeMisuse, IsNamed) {

@@ -1,7 +1,9 @@
-#include "deq/models/adaptive_softmax.h"
+#include "deq/models/transformer/adaptive_softmax.h"
 
 #include <ATen/record_function.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <torch/autograd.h>
 
 #include <atomic>
 #include <cmath>
@@ -11,7 +13,7 @@
 #include "support/maps.h"
 #include "support/seed.h"
 
-namespace deq {
+namespace deq::models {
 namespace {
 
 using test::f64;
@@ -74,7 +76,8 @@ class AdaptiveTest : public test::SeededWith<Case> {
 
   /// A parameter by its published name; undefined where the case has none.
   torch::Tensor parameter(const std::string& list, int64_t index, const char* what = "") const {
-    for (const auto& name : {c10::str(list, ".", index, what), c10::str(list, ".", index)}) {
+    for (const auto& name :
+         {fmt::format("{}.{}{}", list, index, what), fmt::format("{}.{}", list, index)}) {
       if (parameters_.contains(name)) return parameters_.at(name);
     }
     return {};
@@ -313,4 +316,4 @@ TEST(AdaptiveVocabularyTest, SaysWhatIsWrongWithOptions) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::models

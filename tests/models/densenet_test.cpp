@@ -1,4 +1,4 @@
-#include "deq/models/densenet.h"
+#include "deq/models/explicit/densenet.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include "models/explicit_properties.h"
 #include "support/seed.h"
 
-namespace deq {
+namespace deq::models {
 namespace {
 
 using test::f64;
@@ -20,7 +20,7 @@ class DenseNetTest : public test::Seeded {
   torch::Tensor images() { return torch::randn({3, 3, 16, 16}, generator_, f64()); }
 };
 
-/// From the paper's description alone, without the code under test.
+/// From the paper's description, without the code under test.
 int64_t papers_count(const std::vector<int64_t>& layers, int64_t k, int64_t classes) {
   int64_t channels = 2 * k, count = 3 * channels * 49 + 2 * channels;
   for (size_t block = 0; block < layers.size(); ++block) {
@@ -109,4 +109,4 @@ TEST_F(DenseNetTest, MisuseIsNamed) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::models

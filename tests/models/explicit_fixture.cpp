@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <fstream>
 #include <map>
 
+#include "support/fixtures.h"
 #include "support/maps.h"
 
 namespace deq::test {
@@ -16,9 +16,7 @@ using nlohmann::ordered_json;
 
 const ordered_json& networks() {
   static const ordered_json file = [] {
-    const char* folder = std::getenv("DEQ_FIXTURES");
-    const std::filesystem::path path(folder == nullptr ? DEQ_FIXTURES_DIR : folder);
-    std::ifstream stream(path / "explicit_nets.json");
+    std::ifstream stream(fixture("explicit_nets.json"));
     return ordered_json::parse(stream);
   }();
   return file.at("nets");
@@ -44,7 +42,7 @@ torch::Tensor filled(const ExplicitFixture::Entry& entry, int64_t j) {
   return waves(shape, j, 0, 0.1);
 }
 
-/// Parameters and buffers but the counters of batches, which are whole numbers.
+/// Parameters and buffers, except the counters of batches, which are whole numbers.
 std::map<std::string, torch::Tensor> floating_state(const torch::nn::Module& model) {
   std::map<std::string, torch::Tensor> state;
   for (const auto& item : model.named_parameters()) state[item.key()] = item.value();

@@ -4,11 +4,11 @@
 
 #include <map>
 
-#include "deq/models/densenet.h"
-#include "deq/models/resnet.h"
+#include "deq/models/explicit/densenet.h"
+#include "deq/models/explicit/resnet.h"
 #include "models/explicit_fixture.h"
 
-namespace deq {
+namespace deq::models {
 namespace {
 
 template <class Network, class Options>
@@ -46,4 +46,4 @@ INSTANTIATE_TEST_SUITE_P(Fixture, ExplicitNetworks,
                          });
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::models

@@ -17,7 +17,7 @@ void expect_gradients_of_unrolled(
     const EquilibriumOptions& implicit, int64_t steps);
 
 /// The slope of the loss along one random direction in the space of all parameters is that of
-/// central differences. The model is left as it was but for rounding.
+/// central differences. The model is left as it was, up to rounding.
 void expect_gradients_of_differences(const torch::nn::Module& model,
                                      const std::function<torch::Tensor()>& loss);
 

@@ -1,14 +1,16 @@
-#include "deq/models/mdeq_cell.h"
+#include "deq/models/mdeq/cell.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <torch/autograd.h>
 
 #include "deq/core/linearization.h"
-#include "deq/train/precision.h"
+#include "deq/core/precision.h"
 #include "mdeq_small.h"
 #include "support/maps.h"
 #include "support/seed.h"
 
-namespace deq {
+namespace deq::models {
 namespace {
 
 using test::f64;
@@ -16,7 +18,7 @@ using test::relative_difference;
 using test::small_mdeq;
 
 /// The cell's formula in plain torch, from the parameters by name: nothing in place, nothing
-/// shared. For one block a scale, in groups of two.
+/// shared. For one block per scale, in groups of two.
 struct PlainMdeq {
   torch::OrderedDict<std::string, torch::Tensor> parameters;
 
@@ -39,7 +41,7 @@ struct PlainMdeq {
   State step(const State& z, const torch::Tensor& injection) const {
     State y, fused;
     for (size_t i = 0; i < z.size(); ++i) {
-      const auto at = c10::str("branches.", i, ".blocks.0.");
+      const auto at = fmt::format("branches.{}.blocks.0.", i);
       auto x = conv(normed(conv(z[i], at + "conv1"), at + "gn1").relu(), at + "conv2");
       if (i == 0) x = x + injection;
       y.push_back(normed((normed(x, at + "gn2") + z[i]).relu(), at + "gn3"));
@@ -49,21 +51,21 @@ struct PlainMdeq {
       for (size_t j = 0; j < z.size(); ++j) {
         if (j != i) sum = sum + resampled(y[j], j, i);
       }
-      const auto at = c10::str("post_fuse_layers.", i);
+      const auto at = fmt::format("post_fuse_layers.{}", i);
       fused.push_back(normed(conv(sum.relu(), at + ".conv"), at + ".gnorm", 1));
     }
     return fused;
   }
 
   torch::Tensor resampled(torch::Tensor x, size_t from, size_t to) const {
-    const auto name = c10::str("fuse_layers.", to, ".", from, ".net");
+    const auto name = fmt::format("fuse_layers.{}.{}.net", to, from);
     if (from > to) {
       const auto times = int64_t{1} << (from - to);
       x = normed(conv(x, name + ".conv"), name + ".gnorm");
       return x.repeat_interleave(times, 2).repeat_interleave(times, 3);
     }
     for (size_t k = 0; from + k < to; ++k) {
-      const auto at = c10::str(name, ".", k);
+      const auto at = fmt::format("{}.{}", name, k);
       x = normed(conv(k > 0 ? x.relu() : x, at + ".conv", 2), at + ".gnorm");
     }
     return x;
@@ -118,9 +120,8 @@ TEST_F(MdeqCellTest, ItsProductsWithJAndTheirGradientsAreTheFormulas) {
   variables.push_back(injection);
   // vᵀJ, and the gradients of ‖vᵀJ‖² with respect to all variables.
   const auto products = [&](const std::function<State(const State&)>& f) {
-    Linearization at;
-    at.z = layout.pack(z).requires_grad_();
-    at.f = layout.pack(f(layout.unpack(at.z)));
+    const auto slab = layout.pack(z).requires_grad_();
+    const Linearization at(slab, layout.pack(f(layout.unpack(slab))));
     const auto product = at.vjp(v, /*differentiable=*/true);
     auto all = torch::autograd::grad({product.square().sum()}, variables, {}, /*retain_graph=*/{},
                                      /*create_graph=*/false, /*allow_unused=*/true);
@@ -205,4 +206,4 @@ TEST_F(MdeqCellTest, ADroppedChannelIsOnlyItsInjection) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::models

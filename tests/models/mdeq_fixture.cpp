@@ -1,27 +1,19 @@
 #include "mdeq_fixture.h"
 
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "deq/core/error.h"
+#include "core/require.h"
+#include "support/fixtures.h"
 
 namespace deq::test {
-namespace {
-
-std::filesystem::path fixtures_folder() {
-  const char* folder = std::getenv("DEQ_FIXTURES");
-  return folder == nullptr ? DEQ_FIXTURES_DIR : folder;
-}
-
-}  // namespace
 
 bool counts_batches(const std::string& buffer) {
   return buffer.ends_with(".num_batches_tracked");
 }
 
-MdeqFixture::MdeqFixture() : file_(read_safetensors(fixtures_folder() / "mdeq.safetensors")) {}
+MdeqFixture::MdeqFixture() : file_(lab::read_safetensors(fixture("mdeq.safetensors"))) {}
 
-MdeqOptions MdeqFixture::options() const {
+models::MdeqOptions MdeqFixture::options() const {
   const auto config = nlohmann::json::parse(file_.metadata.at("config"));
   const auto& model = config.at("MODEL");
   const auto& stage = model.at("EXTRA").at("FULL_STAGE");
@@ -41,14 +33,14 @@ MdeqOptions MdeqFixture::options() const {
           .classes = model.at("NUM_CLASSES")};
 }
 
-MdeqClassifier MdeqFixture::model() const {
-  MdeqClassifier model(options());
+models::MdeqClassifier MdeqFixture::model() const {
+  models::MdeqClassifier model(options());
   model->to(torch::kFloat64);
   const torch::NoGradGuard no_grad;
   const auto load = [this](const std::string& name, torch::Tensor& tensor) {
-    require(has("param." + name), "the file has no ", name);
+    require(has("param." + name), "the file has no {}", name);
     const auto& value = (*this)["param." + name];
-    require(value.sizes() == tensor.sizes(), name, " has shape ", tensor.sizes(), ", not ",
+    require(value.sizes() == tensor.sizes(), "{} has shape {}, not {}", name, tensor.sizes(),
             value.sizes());
     tensor.copy_(value);
   };
@@ -61,8 +53,8 @@ MdeqClassifier MdeqFixture::model() const {
 
 State MdeqFixture::state(const std::string& prefix) const {
   State state;
-  while (has(c10::str(prefix, ".", state.size()))) {
-    state.push_back((*this)[c10::str(prefix, ".", state.size())]);
+  while (has(fmt::format("{}.{}", prefix, state.size()))) {
+    state.push_back((*this)[fmt::format("{}.{}", prefix, state.size())]);
   }
   return state;
 }

@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include "deq/io/safetensors.h"
-#include "deq/models/mdeq.h"
+#include "deq/lab/io/safetensors.h"
+#include "deq/models/mdeq/mdeq.h"
 
 namespace deq::test {
 
@@ -19,16 +19,16 @@ class MdeqFixture {
   const torch::Tensor& operator[](const std::string& name) const { return file_.tensors.at(name); }
   bool has(const std::string& name) const { return file_.tensors.contains(name); }
 
-  MdeqOptions options() const;  ///< from the file's metadata
+  models::MdeqOptions options() const;  ///< from the file's metadata
   /// With the file's parameters and buffers, in float64.
-  MdeqClassifier model() const;
+  models::MdeqClassifier model() const;
   /// The tensors <prefix>.0, <prefix>.1, … of all scales.
   State state(const std::string& prefix) const;
   /// The names of all tensors that begin with `prefix`, without it.
   std::vector<std::string> names(const std::string& prefix) const;
 
  private:
-  TensorFile file_;
+  lab::TensorFile file_;
 };
 
 }  // namespace deq::test

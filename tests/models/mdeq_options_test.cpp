@@ -1,12 +1,12 @@
-#include "deq/models/mdeq_options.h"
+#include "deq/models/mdeq/options.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "deq/core/error.h"
-#include "deq/models/mdeq.h"
+#include "deq/models/mdeq/mdeq.h"
 
-namespace deq {
+namespace deq::models {
 namespace {
 
 using ::testing::HasSubstr;
@@ -15,7 +15,7 @@ using ::testing::ThrowsMessage;
 struct Published {
   const char* name;
   int64_t parameters;
-  int64_t state;  ///< numbers a sample, at the size of its images
+  int64_t state;  ///< numbers per sample, at the size of its images
   int64_t image;
 };
 
@@ -68,7 +68,7 @@ TEST(MdeqOptions, AreValidated) {
     return "nothing was refused";
   };
   EXPECT_EQ(message({.channels = {}}),
-            "mdeq: channels has 0 entries, must have 1 to 16, one a scale");
+            "mdeq: channels has 0 entries, must have 1 to 16, one per scale");
   EXPECT_EQ(message({.channels = {24, 20}}),
             "mdeq: channels = 20, must be a multiple of groups = 8 and of half of it");
   EXPECT_EQ(message({.blocks = {1}}),
@@ -87,4 +87,4 @@ TEST(MdeqOptions, AreValidated) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::models

@@ -1,5 +1,6 @@
-#include "deq/models/mdeq_segmentation.h"
+#include "deq/models/mdeq/segmentation.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/functional/loss.h>
@@ -7,13 +8,13 @@
 #include <torch/nn/modules/batchnorm.h>
 
 #include "deq/core/error.h"
-#include "deq/models/mdeq.h"
-#include "deq/train/precision.h"
+#include "deq/core/precision.h"
+#include "deq/models/mdeq/mdeq.h"
 #include "mdeq_small.h"
 #include "support/maps.h"
 #include "support/seed.h"
 
-namespace deq {
+namespace deq::models {
 namespace {
 
 namespace F = torch::nn::functional;
@@ -22,7 +23,8 @@ using test::relative_difference;
 using test::small_mdeq;
 
 const SolverOptions kSolver = Broyden{.tol = {.rtol = 1e-8}, .max_evals = 60};
-const EquilibriumOptions kImplicit{.forward = kSolver, .gradient = Implicit{.solver = kSolver}};
+const EquilibriumOptions kMdeqSegmentationImplicit{.forward = kSolver,
+                                                   .gradient = Implicit{.solver = kSolver}};
 const EquilibriumOptions kUnrolled{.gradient = Unrolled{.steps = 3}};
 
 MdeqSegmenterOptions small_segmenter(size_t scales, int64_t downsample_times = 0) {
@@ -76,9 +78,9 @@ TEST_F(Segmenter, ScoresEveryPixelOfImagesOfAnySize) {
   for (const auto& [scales, halvings, height, width] :
        {Shape{1, 0, 5, 3}, Shape{2, 0, 7, 4}, Shape{3, 1, 13, 9}, Shape{3, 2, 16, 32},
         Shape{4, 1, 17, 31}}) {
-    SCOPED_TRACE(c10::str(scales, " scales, ", halvings, " halvings, ", height, "×", width));
+    SCOPED_TRACE(fmt::format("{} scales, {} halvings, {}×{}", scales, halvings, height, width));
     auto net = model(small_segmenter(scales, halvings));
-    const auto output = net->forward(images(2, height, width), kImplicit);
+    const auto output = net->forward(images(2, height, width), kMdeqSegmentationImplicit);
     EXPECT_EQ(output.logits.sizes(), (std::vector<int64_t>{2, 3, height, width}));
     const auto unit = int64_t{1} << (static_cast<int64_t>(scales) + halvings - 1);
     const auto finest = [&](int64_t side) { return (side + unit - 1) / unit * unit >> halvings; };
@@ -141,7 +143,7 @@ TEST_F(Segmenter, SharesTheTrunkOfTheClassifier) {
 
 TEST_F(Segmenter, EveryParameterGetsTheGradientOfTheLoss) {
   const auto labels = torch::randint(3, {2, 7, 10}, generator_, torch::kInt64);
-  for (const auto& plan : {kImplicit, kUnrolled}) {
+  for (const auto& plan : {kMdeqSegmentationImplicit, kUnrolled}) {
     auto net = model(small_segmenter(3, 1));
     const auto output = net->forward(images(2, 7, 10), plan);
     F::cross_entropy(output.logits, labels).backward();
@@ -173,7 +175,7 @@ TEST_F(Segmenter, AllBatchNormsHaveTheMomentumOfTheOptions) {
 TEST_F(Segmenter, BFloat16GivesScoresOfTheImagesType) {
   MdeqSegmenter net(small_segmenter(2), generator_);
   const PrecisionScope scope(Precision::BFloat16, torch::kCPU);
-  const auto output = net->forward(images(2, 6, 7).to(torch::kFloat32), kImplicit);
+  const auto output = net->forward(images(2, 6, 7).to(torch::kFloat32), kMdeqSegmentationImplicit);
   EXPECT_EQ(output.logits.scalar_type(), torch::kFloat32);
   EXPECT_EQ(output.equilibrium.z().scalar_type(), torch::kFloat32);
 }
@@ -199,7 +201,7 @@ TEST_F(Segmenter, MisuseIsNamed) {
   auto net = model(small_segmenter(3));
   EXPECT_THAT(
       [&] {
-        net->forward(torch::zeros({3, 8, 8}, f64()), kImplicit);
+        net->forward(torch::zeros({3, 8, 8}, f64()), kMdeqSegmentationImplicit);
       },
       ThrowsMessage<Error>(HasSubstr("images of shape [3, 8, 8], must be [B, 3, H, W]")));
   EXPECT_THAT(
@@ -210,4 +212,4 @@ TEST_F(Segmenter, MisuseIsNamed) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::models

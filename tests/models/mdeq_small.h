@@ -1,12 +1,13 @@
 #pragma once
 
-#include "deq/models/mdeq_options.h"
+#include "deq/models/mdeq/options.h"
 
 namespace deq::test {
 
 /// A model of a few thousand parameters, without dropout.
-inline MdeqOptions small_mdeq(size_t scales) {
-  MdeqOptions options{.expansion = 2, .groups = 2, .dropout = 0, .final_channels = 6, .classes = 3};
+inline models::MdeqOptions small_mdeq(size_t scales) {
+  models::MdeqOptions options{
+      .expansion = 2, .groups = 2, .dropout = 0, .final_channels = 6, .classes = 3};
   options.channels.clear();
   options.head_channels.clear();
   for (size_t i = 0; i < scales; ++i) {

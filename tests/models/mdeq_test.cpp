@@ -1,25 +1,25 @@
-#include "deq/models/mdeq.h"
+#include "deq/models/mdeq/mdeq.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/functional/loss.h>
 
 #include "deq/core/error.h"
+#include "deq/core/precision.h"
 #include "deq/jacobian/frobenius.h"
-#include "deq/train/precision.h"
 #include "mdeq_small.h"
 #include "support/maps.h"
 #include "support/seed.h"
 
-namespace deq {
+namespace deq::models {
 namespace {
 
 using test::f64;
 using test::relative_difference;
 using test::small_mdeq;
 
-const SolverOptions kSolver = Broyden{.tol = {.rtol = 1e-8}, .max_evals = 60};
-const EquilibriumOptions kPlan{.forward = kSolver, .gradient = Implicit{.solver = kSolver}};
+const SolverOptions kMdeqSolver = Broyden{.tol = {.rtol = 1e-8}, .max_evals = 60};
+const EquilibriumOptions kPlan{.forward = kMdeqSolver, .gradient = Implicit{.solver = kMdeqSolver}};
 
 class Mdeq : public test::Seeded {
  protected:
@@ -160,10 +160,10 @@ TEST_F(Mdeq, MisuseIsNamed) {
       },
       ThrowsMessage<Error>(HasSubstr("has 1 tensors, expected 3")));
   EXPECT_THAT([&] { net->forward(images(1, 4), kPlan); },
-              ThrowsMessage<Error>(HasSubstr("more than one value a channel")));
+              ThrowsMessage<Error>(HasSubstr("more than one value per channel")));
   net->eval();
   EXPECT_NO_THROW(net->forward(images(1, 4), kPlan));
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::models

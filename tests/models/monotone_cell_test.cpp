@@ -1,6 +1,7 @@
-#include "deq/models/monotone_cell.h"
+#include "deq/models/monotone/cell.h"
 
 #include <gtest/gtest.h>
+#include <torch/autograd.h>
 
 #include "deq/core/error.h"
 #include "deq/nn/equilibrium.h"
@@ -8,7 +9,7 @@
 #include "support/maps.h"
 #include "support/seed.h"
 
-namespace deq {
+namespace deq::models {
 namespace {
 
 using test::DenseMonotone;
@@ -18,7 +19,7 @@ using test::small_monotone;
 using test::small_monotone_cell;
 using torch::Tensor;
 
-constexpr Tolerance kTight{.rtol = 1e-13};
+constexpr Tolerance kMonotoneCellTight{.rtol = 1e-13};
 
 class MonotoneCells : public test::Seeded {
  protected:
@@ -91,17 +92,17 @@ TEST_F(MonotoneCells, EverySplittingAndSolverFindsTheOneSolutionFromAnywhere) {
       SolverOptions solver;
     } ways[] = {
         {"Peaceman–Rachford", Splitting::PeacemanRachford, 0.3,
-         Picard{.tol = kTight, .max_evals = 4000}},
+         Picard{.tol = kMonotoneCellTight, .max_evals = 4000}},
         {"Peaceman–Rachford, large alpha", Splitting::PeacemanRachford, 3.0,
-         Picard{.tol = kTight, .max_evals = 4000}},
+         Picard{.tol = kMonotoneCellTight, .max_evals = 4000}},
         {"Anderson on Peaceman–Rachford", Splitting::PeacemanRachford, 0.3,
-         Anderson{.tol = kTight, .max_evals = 1000}},
+         Anderson{.tol = kMonotoneCellTight, .max_evals = 1000}},
         {"forward–backward", Splitting::ForwardBackward, small_alpha(options, dense),
-         Picard{.tol = kTight, .max_evals = 20000, .guards = {.stagnation_window = 0}}},
+         Picard{.tol = kMonotoneCellTight, .max_evals = 20000, .guards = {.stagnation_window = 0}}},
         {"Broyden on Peaceman–Rachford", Splitting::PeacemanRachford, 0.3,
-         Broyden{.memory = 200, .tol = kTight, .max_evals = 2000}},
+         Broyden{.memory = 200, .tol = kMonotoneCellTight, .max_evals = 2000}},
         {"Newton–Krylov on the plain map", Splitting::ForwardBackward, 1.0,
-         NewtonKrylov{.krylov_dim = 120, .tol = kTight, .max_evals = 6000}},
+         NewtonKrylov{.krylov_dim = 120, .tol = kMonotoneCellTight, .max_evals = 6000}},
     };
     for (const auto& way : ways) {
       auto cell = with(options, like, way.splitting, way.alpha);
@@ -109,7 +110,8 @@ TEST_F(MonotoneCells, EverySplittingAndSolverFindsTheOneSolutionFromAnywhere) {
       for (int start = 0; start < 2; ++start) {
         const auto layout = StateLayout::of(cell->initial_state({image}));
         const torch::NoGradGuard no_grad;
-        const auto eq = layer->forward({image}, layout.unpack(4 * draw({2, layout.dim()})));
+        const auto eq =
+            layer->forward({image}, {.start = layout.unpack(4 * draw({2, layout.dim()}))});
         EXPECT_LT(relative_difference(packed(cell->equilibrium(eq.state)), expected), 1e-9)
             << way.what << " on " << options.tiers() << " tiers: " << eq.report.brief();
       }
@@ -147,8 +149,8 @@ TEST_F(MonotoneCells, GradientsAreThoseOfTheDenseSolution) {
     for (const auto splitting : {Splitting::PeacemanRachford, Splitting::ForwardBackward}) {
       const bool reflecting = splitting == Splitting::PeacemanRachford;
       auto cell = with(options, like, splitting, reflecting ? 0.5 : small_alpha(options, dense));
-      const SolverOptions solver =
-          Anderson{.tol = kTight, .max_evals = 5000, .guards = {.stagnation_window = 0}};
+      const SolverOptions solver = Anderson{
+          .tol = kMonotoneCellTight, .max_evals = 5000, .guards = {.stagnation_window = 0}};
       Equilibrium layer(
           cell, EquilibriumOptions{.forward = solver, .gradient = Implicit{.solver = solver}});
       const auto z = packed(cell->equilibrium(layer->forward(image).state));
@@ -200,7 +202,7 @@ TEST_F(MonotoneCells, OptionsAndShapesThatCannotBeAreNamed) {
   EXPECT_EQ(with_change([](auto& o) { o.strength = 0; }), "monotone: strength = 0, must be > 0");
   EXPECT_EQ(with_change([](auto& o) { o.alpha = -1; }), "monotone: alpha = -1, must be > 0");
   EXPECT_EQ(with_change([](auto& o) { o.channels = {}; }),
-            "monotone: channels has 0 entries, must have 1 to 16, one a tier");
+            "monotone: channels has 0 entries, must have 1 to 16, one per tier");
   EXPECT_EQ(with_change([](auto& o) { o.channels[1] = 0; }), "monotone: channels = 0, must be ≥ 1");
   MonotoneCell cell(small_monotone()[1]);
   EXPECT_EQ(message([&] {
@@ -210,4 +212,4 @@ TEST_F(MonotoneCells, OptionsAndShapesThatCannotBeAreNamed) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::models

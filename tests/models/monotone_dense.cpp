@@ -1,5 +1,7 @@
 #include "monotone_dense.h"
 
+#include <fmt/format.h>
+
 #include "support/maps.h"
 
 namespace deq::test {
@@ -26,12 +28,12 @@ Tensor convolution_matrix(const Tensor& kernel, int64_t size, int64_t stride) {
   return result.flatten(1).t();
 }
 
-DenseMonotone::DenseMonotone(const MonotoneOptions& options, const torch::nn::Module& cell)
+DenseMonotone::DenseMonotone(const models::MonotoneOptions& options, const torch::nn::Module& cell)
     : options_(options) {
   const auto parameters = cell.named_parameters();
   const auto tiers = options.tiers();
   const auto name = [&](const char* one, const char* many, size_t i) {
-    return tiers == 1 ? std::string(one) : c10::str(many, ".", i);
+    return tiers == 1 ? std::string(one) : fmt::format("{}.{}", many, i);
   };
   const auto unit = [&](const std::string& path) {
     const auto& weight = parameters[path + ".weight"];
@@ -53,9 +55,9 @@ DenseMonotone::DenseMonotone(const MonotoneOptions& options, const torch::nn::Mo
     a[i][i] = g.sqrt() * convolution_matrix(unit(name("A", "A0", i)), size);
     b[i][i] = parameters[name("h", "h", i)] * convolution_matrix(unit(name("B", "B0", i)), size);
     if (i > 0) {
-      const auto& gain = parameters[c10::str("gn.", i - 1)];
+      const auto& gain = parameters[fmt::format("gn.{}", i - 1)];
       const auto above = options.image_size / (int64_t{1} << (i - 1)) + 2;
-      a[i][i - 1] = gain.sqrt() * convolution_matrix(unit(c10::str("A_n0.", i - 1)), above, 2);
+      a[i][i - 1] = gain.sqrt() * convolution_matrix(unit(fmt::format("A_n0.{}", i - 1)), above, 2);
       b[i][i - 1] = -torch::matmul(a[i][i].t(), a[i][i - 1]);
     }
     auto border = torch::zeros({options.channels[i], size, size}, f64());
@@ -103,14 +105,14 @@ Tensor DenseMonotone::solution(const Tensor& image) const {
   return z;
 }
 
-std::vector<MonotoneOptions> small_monotone() {
-  MonotoneOptions single{.image_channels = 2,
-                         .image_size = 5,
-                         .channels = {3},
-                         .strength = 0.8,
-                         .splitting = Splitting::PeacemanRachford,
-                         .alpha = 0.7,
-                         .classes = 3};
+std::vector<models::MonotoneOptions> small_monotone() {
+  models::MonotoneOptions single{.image_channels = 2,
+                                 .image_size = 5,
+                                 .channels = {3},
+                                 .strength = 0.8,
+                                 .splitting = models::Splitting::PeacemanRachford,
+                                 .alpha = 0.7,
+                                 .classes = 3};
   auto two = single;
   two.image_size = 6;
   two.channels = {2, 3};
@@ -120,9 +122,9 @@ std::vector<MonotoneOptions> small_monotone() {
   return {single, two, three};
 }
 
-MonotoneCell small_monotone_cell(const MonotoneOptions& options, at::Generator generator,
-                                 double gain) {
-  MonotoneCell cell(options, generator);
+models::MonotoneCell small_monotone_cell(const models::MonotoneOptions& options,
+                                         at::Generator generator, double gain) {
+  models::MonotoneCell cell(options, generator);
   cell->to(torch::kFloat64);
   const torch::NoGradGuard no_grad;
   for (auto& parameter : cell->parameters()) {

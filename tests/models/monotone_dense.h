@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "deq/models/monotone_cell.h"
+#include "deq/models/monotone/cell.h"
 
 namespace deq::test {
 
@@ -13,7 +13,7 @@ namespace deq::test {
 /// paper, none of the library's convolutions. Everything is on the tape.
 class DenseMonotone {
  public:
-  DenseMonotone(const MonotoneOptions& options, const torch::nn::Module& cell);
+  DenseMonotone(const models::MonotoneOptions& options, const torch::nn::Module& cell);
 
   torch::Tensor w;     ///< [N, N], (1 − m) I − AᵀA + B − Bᵀ
   torch::Tensor mask;  ///< [N], 1 inside and 0 on the borders
@@ -28,7 +28,7 @@ class DenseMonotone {
   torch::Tensor solution(const torch::Tensor& image) const;
 
  private:
-  MonotoneOptions options_;
+  models::MonotoneOptions options_;
   torch::Tensor u_, bias_;
 };
 
@@ -37,8 +37,8 @@ class DenseMonotone {
 torch::Tensor convolution_matrix(const torch::Tensor& kernel, int64_t size, int64_t stride = 1);
 
 /// One tier of an odd size, two and three tiers; and a cell with gains of its own.
-std::vector<MonotoneOptions> small_monotone();
-MonotoneCell small_monotone_cell(const MonotoneOptions& options, at::Generator generator,
-                                 double gain = 2);
+std::vector<models::MonotoneOptions> small_monotone();
+models::MonotoneCell small_monotone_cell(const models::MonotoneOptions& options,
+                                         at::Generator generator, double gain = 2);
 
 }  // namespace deq::test

@@ -1,4 +1,4 @@
-#include "models/monotone_operator.h"
+#include "models/monotone/operator.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include "support/maps.h"
 #include "support/seed.h"
 
-namespace deq {
+namespace deq::models {
 namespace {
 
 using test::f64;
@@ -14,22 +14,22 @@ using test::relative_difference;
 
 constexpr double kStrength = 0.3;
 
-struct Case {
+struct MonotoneOperatorCase {
   std::vector<int64_t> sizes, channels;
 };
 
 /// Every kind of size a tier may have; one below another is half of it and one more.
-const Case kCases[] = {{{3}, {2}},
-                       {{6}, {3}},
-                       {{7}, {2}},
-                       {{6, 4}, {2, 3}},
-                       {{8, 5}, {3, 2}},
-                       {{6, 4, 3}, {2, 3, 4}},
-                       {{10, 6, 4}, {1, 2, 1}}};
+const MonotoneOperatorCase kMonotoneOperatorCases[] = {{{3}, {2}},
+                                                       {{6}, {3}},
+                                                       {{7}, {2}},
+                                                       {{6, 4}, {2, 3}},
+                                                       {{8, 5}, {3, 2}},
+                                                       {{6, 4, 3}, {2, 3, 4}},
+                                                       {{10, 6, 4}, {1, 2, 1}}};
 
 class MonotoneOperator : public test::Seeded {
  protected:
-  std::vector<MonotoneTier> tiers(const Case& which) {
+  std::vector<MonotoneTier> tiers(const MonotoneOperatorCase& which) {
     std::vector<MonotoneTier> made;
     for (size_t i = 0; i < which.sizes.size(); ++i) {
       const auto draw = [&](int64_t out) {
@@ -45,7 +45,7 @@ class MonotoneOperator : public test::Seeded {
     return made;
   }
   /// All unit vectors, as a batch of states.
-  static State basis(const Case& which) {
+  static State basis(const MonotoneOperatorCase& which) {
     State shapes;
     for (size_t i = 0; i < which.sizes.size(); ++i) {
       shapes.push_back(torch::zeros({1, which.channels[i], which.sizes[i], which.sizes[i]}, f64()));
@@ -67,11 +67,11 @@ TEST_F(MonotoneOperator, ATransposedKernelIsTheTransposedMatrix) {
 }
 
 TEST_F(MonotoneOperator, IsStronglyMonotoneAndLowerTriangular) {
-  for (const auto& which : kCases) {
+  for (const auto& which : kMonotoneOperatorCases) {
     const auto m = matrix(monotone_product(tiers(which), kStrength, basis(which)));
     const auto smallest = torch::linalg_eigvalsh((m + m.t()) / 2).min().item<double>();
     EXPECT_GE(smallest, kStrength - 1e-12) << ::testing::PrintToString(which.sizes);
-    // Monotone it would be without A and B as well.
+    // It would be monotone without A and B as well.
     EXPECT_GT(
         (m + m.t()).sub(2 * kStrength * torch::eye(m.size(0), f64())).abs().max().item<double>(),
         0.1);
@@ -86,7 +86,7 @@ TEST_F(MonotoneOperator, IsStronglyMonotoneAndLowerTriangular) {
 }
 
 TEST_F(MonotoneOperator, TheInverseIsTheInverse) {
-  for (const auto& which : kCases) {
+  for (const auto& which : kMonotoneOperatorCases) {
     for (const double alpha : {0.1, 1.0, 7.0}) {
       auto made = tiers(which);
       add_inverse(made, kStrength, alpha, which.sizes);
@@ -102,4 +102,4 @@ TEST_F(MonotoneOperator, TheInverseIsTheInverse) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::models

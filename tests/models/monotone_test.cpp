@@ -1,17 +1,18 @@
-#include "deq/models/monotone.h"
+#include "deq/models/monotone/monotone.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/autograd.h>
 #include <torch/nn/functional/loss.h>
 
 #include "deq/core/error.h"
+#include "deq/core/precision.h"
 #include "deq/jacobian/frobenius.h"
-#include "deq/train/precision.h"
 #include "monotone_dense.h"
 #include "support/maps.h"
 #include "support/seed.h"
 
-namespace deq {
+namespace deq::models {
 namespace {
 
 using test::f64;
@@ -20,8 +21,9 @@ using test::small_monotone;
 using ::testing::UnorderedElementsAre;
 using torch::Tensor;
 
-const SolverOptions kSolver = Picard{.tol = {.rtol = 1e-10}, .max_evals = 2000};
-const EquilibriumOptions kPlan{.forward = kSolver, .gradient = Implicit{.solver = kSolver}};
+const SolverOptions kMonotoneSolver = Picard{.tol = {.rtol = 1e-10}, .max_evals = 2000};
+const EquilibriumOptions kMonotonePlan{.forward = kMonotoneSolver,
+                                       .gradient = Implicit{.solver = kMonotoneSolver}};
 
 class Monotone : public test::Seeded {
  protected:
@@ -69,7 +71,7 @@ TEST_F(Monotone, ScoresAreTheFormulas) {
     MonotoneClassifier net(options, generator_);
     net->to(torch::kFloat64);
     const auto x = images(options);
-    const auto output = net->forward(x, kPlan);
+    const auto output = net->forward(x, kMonotonePlan);
     ASSERT_TRUE(output.equilibrium.report.converged()) << output.equilibrium.report.brief();
     const test::DenseMonotone dense(options, *net->cell());
     const auto z = dense.solution(torch::constant_pad_nd(x, {1, 1, 1, 1}));
@@ -93,7 +95,7 @@ TEST_F(Monotone, LossAndJacobianPenaltyReachEveryParameter) {
       options.alpha = 0.2;
       MonotoneClassifier net(options, generator_);
       net->to(torch::kFloat64);
-      const auto output = net->forward(images(options), kPlan);
+      const auto output = net->forward(images(options), kMonotonePlan);
       const auto loss = torch::nn::functional::cross_entropy(output.logits, torch::arange(3) % 3) +
                         jacobian_penalty(output.equilibrium.linearization(), {}, generator_);
       loss.backward();
@@ -136,7 +138,7 @@ TEST_F(Monotone, BFloat16IsCloseToFloat32) {
 TEST_F(Monotone, ImagesOfAnotherSizeAreRefused) {
   MonotoneClassifier net(small_monotone()[1]);
   try {
-    net->forward(torch::zeros({1, 2, 8, 8}), kPlan);
+    net->forward(torch::zeros({1, 2, 8, 8}), kMonotonePlan);
     FAIL() << "nothing was thrown";
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(),
@@ -146,4 +148,4 @@ TEST_F(Monotone, ImagesOfAnotherSizeAreRefused) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::models

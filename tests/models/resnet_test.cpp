@@ -1,4 +1,4 @@
-#include "deq/models/resnet.h"
+#include "deq/models/explicit/resnet.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include "models/explicit_properties.h"
 #include "support/seed.h"
 
-namespace deq {
+namespace deq::models {
 namespace {
 
 using test::f64;
@@ -100,4 +100,4 @@ TEST_F(ResNetTest, MisuseIsNamed) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::models

@@ -10,7 +10,7 @@
 #include "support/maps.h"
 #include "support/seed.h"
 
-namespace deq {
+namespace deq::models {
 namespace {
 
 using test::f64;
@@ -119,4 +119,4 @@ TEST_F(Toy, OptionsAreValidated) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::models

@@ -1,20 +1,21 @@
-#include "deq/models/transformer_cell.h"
+#include "deq/models/transformer/cell.h"
 
 #include <gtest/gtest.h>
+#include <torch/autograd.h>
 
 #include <cmath>
 
 #include "deq/core/error.h"
 #include "deq/core/linearization.h"
-#include "deq/models/positional_encoding.h"
+#include "deq/core/precision.h"
+#include "deq/models/transformer/positional_encoding.h"
 #include "deq/nn/equilibrium.h"
-#include "deq/train/precision.h"
-#include "models/transformer_context.h"
+#include "models/transformer/context.h"
 #include "support/maps.h"
 #include "support/seed.h"
 #include "transformer_small.h"
 
-namespace deq {
+namespace deq::models {
 namespace {
 
 using test::f64;
@@ -277,7 +278,7 @@ TEST_F(TransformerCellTest, RefusesInputsThatDoNotFit) {
   cell->prepare(good);
   for (size_t i = 0; i < good.size(); ++i) {
     auto bad = good;
-    bad[i] = bad[i].narrow(bad[i].dim() - 2, 0, 2);  // fewer positions in this one alone
+    bad[i] = bad[i].narrow(bad[i].dim() - 2, 0, 2);  // fewer positions only in this one
     EXPECT_THROW(cell->prepare(bad), Error) << "input " << i;
     bad[i] = good[i].narrow(-1, 0, 7);
     EXPECT_THROW(cell->prepare(bad), Error) << "input " << i;
@@ -287,4 +288,4 @@ TEST_F(TransformerCellTest, RefusesInputsThatDoNotFit) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::models

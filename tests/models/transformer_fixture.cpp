@@ -2,25 +2,17 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "deq/core/error.h"
+#include "core/require.h"
+#include "support/differences.h"
+#include "support/fixtures.h"
 #include "support/maps.h"
 
 namespace deq::test {
 namespace {
-
-std::filesystem::path fixtures_folder() {
-  const char* folder = std::getenv("DEQ_FIXTURES");
-  return folder == nullptr ? DEQ_FIXTURES_DIR : folder;
-}
-
-double size(const torch::Tensor& tensor) {
-  return tensor.abs().max().item<double>();
-}
 
 template <class Options>
 void read_shared(const nlohmann::json& config, Options& options) {
@@ -41,7 +33,7 @@ void read_shared(const nlohmann::json& config, Options& options) {
 }  // namespace
 
 TransformerFixture::TransformerFixture(const std::string& name)
-    : file_(read_safetensors(fixtures_folder() / (name + ".safetensors"))) {}
+    : file_(lab::read_safetensors(fixture(name + ".safetensors"))) {}
 
 nlohmann::json TransformerFixture::config() const {
   return nlohmann::json::parse(file_.metadata.at("config"));
@@ -75,59 +67,60 @@ std::vector<std::string> TransformerFixture::names(const std::string& prefix) co
   return names;
 }
 
-TransformerOptions TransformerFixture::options() const {
-  TransformerOptions options;
+models::TransformerOptions TransformerFixture::options() const {
+  models::TransformerOptions options;
   read_shared(config(), options);
   options.weight_norm = config().at("weight_norm");
   options.tie_projections = config().at("tie_projs").get<std::vector<bool>>();
   return options;
 }
 
-TransformerXlOptions TransformerFixture::xl_options() const {
-  TransformerXlOptions options;
+models::TransformerXlOptions TransformerFixture::xl_options() const {
+  models::TransformerXlOptions options;
   read_shared(config(), options);
   options.layers = config().at("n_layer");
   // Not in the metadata, but a projection that is tied has no gradient of its own.
   options.tie_projections.clear();
-  for (size_t i = 0; has(c10::str("param.crit.out_projs.", i)); ++i) {
-    options.tie_projections.push_back(!has(c10::str("train.grad.crit.out_projs.", i)));
+  for (size_t i = 0; has(fmt::format("param.crit.out_projs.{}", i)); ++i) {
+    options.tie_projections.push_back(!has(fmt::format("train.grad.crit.out_projs.{}", i)));
   }
   return options;
 }
 
-void TransformerFixture::load(torch::nn::Module& model, const std::vector<TiedName>& tied) const {
+void TransformerFixture::load(torch::nn::Module& model,
+                              const std::vector<models::TiedName>& tied) const {
   const torch::NoGradGuard no_grad;
   const auto copy = [this](const std::string& name, torch::Tensor& tensor) {
-    require(has("param." + name), "the file has no ", name);
+    require(has("param." + name), "the file has no {}", name);
     const auto& value = (*this)["param." + name];
-    require(value.sizes() == tensor.sizes(), name, " has shape ", tensor.sizes(), ", not ",
+    require(value.sizes() == tensor.sizes(), "{} has shape {}, not {}", name, tensor.sizes(),
             value.sizes());
     tensor.copy_(value);
   };
   for (auto& item : model.named_parameters()) copy(item.key(), item.value());
   for (auto& item : model.named_buffers()) copy(item.key(), item.value());
   for (const auto& [name, owner] : tied) {
-    require((*this)["param." + name].equal((*this)["param." + owner]), "the file's ", name,
-            " is not its ", owner);
+    require((*this)["param." + name].equal((*this)["param." + owner]),
+            "the file's {} is not its {}", name, owner);
   }
 }
 
-DeqTransformer TransformerFixture::model() const {
-  DeqTransformer model(options());
+models::DeqTransformer TransformerFixture::model() const {
+  models::DeqTransformer model(options());
   model->to(torch::kFloat64);
   load(*model, model->tied());
   return model;
 }
 
-TransformerXL TransformerFixture::xl_model() const {
-  TransformerXL model(xl_options());
+models::TransformerXL TransformerFixture::xl_model() const {
+  models::TransformerXL model(xl_options());
   model->to(torch::kFloat64);
   load(*model, model->tied());
   return model;
 }
 
 void TransformerFixture::expect_names(const torch::nn::Module& model,
-                                      const std::vector<TiedName>& tied) const {
+                                      const std::vector<models::TiedName>& tied) const {
   std::set<std::string> own;
   for (const auto& item : model.named_parameters()) own.insert(item.key());
   for (const auto& item : model.named_buffers()) own.insert(item.key());
@@ -140,7 +133,7 @@ void TransformerFixture::expect_names(const torch::nn::Module& model,
 }
 
 void TransformerFixture::expect_gradients(const torch::nn::Module& model,
-                                          const std::vector<TiedName>& tied,
+                                          const std::vector<models::TiedName>& tied,
                                           const std::string& prefix, double tolerance) const {
   const std::map<std::string, std::string> owners(tied.begin(), tied.end());
   std::map<std::string, torch::Tensor> expected;
@@ -150,17 +143,18 @@ void TransformerFixture::expect_gradients(const torch::nn::Module& model,
     const auto& part = (*this)[prefix + name];
     auto& sum = expected[owner];
     sum = sum.defined() ? sum + part : part;
-    largest = std::max(largest, size(part));
+    largest = std::max(largest, largest_entry(part));
   }
   for (const auto& item : model.named_parameters()) {
     const auto& gradient = item.value().grad();
     if (!expected.contains(item.key())) {
-      EXPECT_FALSE(gradient.defined() && size(gradient) > 0) << item.key();
+      EXPECT_FALSE(gradient.defined() && largest_entry(gradient) > 0) << item.key();
       continue;
     }
     const auto value = expected.extract(item.key()).mapped();
     ASSERT_TRUE(gradient.defined()) << item.key();
-    const double error = size(gradient - value) / std::max(size(value), 1e-6 * largest);
+    const double error =
+        largest_entry(gradient - value) / std::max(largest_entry(value), 1e-6 * largest);
     EXPECT_LT(error, tolerance) << item.key();
   }
   EXPECT_TRUE(expected.empty()) << expected.begin()->first;

@@ -3,9 +3,9 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "deq/io/safetensors.h"
-#include "deq/models/transformer.h"
-#include "deq/models/transformer_xl.h"
+#include "deq/lab/io/safetensors.h"
+#include "deq/models/transformer/transformer.h"
+#include "deq/models/transformer/transformer_xl.h"
 
 namespace deq::test {
 
@@ -30,24 +30,25 @@ class TransformerFixture {
   std::vector<std::string> names(const std::string& prefix) const;
 
   // From the file's metadata; models with the file's parameters and buffers, in float64.
-  TransformerOptions options() const;
-  TransformerXlOptions xl_options() const;
-  DeqTransformer model() const;
-  TransformerXL xl_model() const;
+  models::TransformerOptions options() const;
+  models::TransformerXlOptions xl_options() const;
+  models::DeqTransformer model() const;
+  models::TransformerXL xl_model() const;
 
   /// The model has the file's names and no others.
-  void expect_names(const torch::nn::Module& model, const std::vector<TiedName>& tied) const;
+  void expect_names(const torch::nn::Module& model,
+                    const std::vector<models::TiedName>& tied) const;
 
   /// Every gradient named in the file, and no other. That of a tied parameter is the sum of those
   /// that the file has under its names.
-  void expect_gradients(const torch::nn::Module& model, const std::vector<TiedName>& tied,
+  void expect_gradients(const torch::nn::Module& model, const std::vector<models::TiedName>& tied,
                         const std::string& prefix, double tolerance) const;
 
  private:
   nlohmann::json config() const;
-  void load(torch::nn::Module& model, const std::vector<TiedName>& tied) const;
+  void load(torch::nn::Module& model, const std::vector<models::TiedName>& tied) const;
 
-  TensorFile file_;
+  lab::TensorFile file_;
 };
 
 }  // namespace deq::test

@@ -1,12 +1,12 @@
 #pragma once
 
-#include "deq/models/transformer_options.h"
+#include "deq/models/transformer/options.h"
 
 namespace deq::test {
 
 /// A model of a few hundred parameters, without dropout. Heads need not fill the model's width.
-inline TransformerOptions small_transformer(bool pre_ln = false) {
-  TransformerOptions options;
+inline models::TransformerOptions small_transformer(bool pre_ln = false) {
+  models::TransformerOptions options;
   options.vocabulary = 19;
   options.cutoffs = {6, 11};
   options.div_val = 2;

@@ -1,4 +1,4 @@
-#include "deq/models/transformer_xl.h"
+#include "deq/models/transformer/transformer_xl.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include "support/maps.h"
 #include "support/seed.h"
 
-namespace deq {
+namespace deq::models {
 namespace {
 
 using test::relative_difference;
@@ -130,4 +130,4 @@ TEST_F(TransformerXlTest, SaysWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::models

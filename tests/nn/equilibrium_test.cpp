@@ -71,23 +71,24 @@ TEST_F(EquilibriumTest, LinearizationIsAtTheDetachedFixedPoint) {
         GradientOptions(Unrolled{.steps = 60})}) {
     const auto eq = layer(gradient)->forward(problem_.x);
     const auto& at = eq.linearization();
-    EXPECT_TRUE(at.z.is_leaf());
-    EXPECT_LT(test::relative_difference(at.z, problem_.z_star), 1e-5) << name(gradient);
+    EXPECT_TRUE(at.z().is_leaf());
+    EXPECT_LT(test::relative_difference(at.z(), problem_.z_star), 1e-5) << gradient_name(gradient);
     EXPECT_LT(test::relative_difference(dense_jacobian(at), problem_.jacobian()), 1e-4);
   }
 }
 
 TEST_F(EquilibriumTest, StartsWhereItIsTold) {
   const auto cold = layer()->forward(problem_.x);
-  const auto warm = layer()->forward({problem_.x}, {problem_.z_star});
+  const auto warm = layer()->forward({problem_.x}, {.start = {problem_.z_star}});
   EXPECT_EQ(warm.report.evaluations, 1);
   EXPECT_GT(cold.report.evaluations, 1);
 }
 
 TEST_F(EquilibriumTest, AnotherSolverForOnePass) {
   int64_t seen = 0;
-  auto eq = layer()->forward({problem_.x}, Solver(Picard{.tol = {.rtol = 0}, .max_evals = 7}),
-                             [&](const Progress&) { return ++seen < 5; });
+  const Solver picard(Picard{.tol = {.rtol = 0}, .max_evals = 7});
+  auto eq = layer()->forward(
+      {problem_.x}, {.solver = &picard, .callback = [&](const Progress&) { return ++seen < 5; }});
   EXPECT_EQ(seen, 5);
   EXPECT_EQ(eq.report.evaluations, 5);
   EXPECT_EQ(eq.report.status, Status::UserStopped);
@@ -115,7 +116,7 @@ TEST_F(EquilibriumTest, DefaultsSolveInFloat32) {
 
 TEST_F(EquilibriumTest, TheCallersTensorsStay) {
   const auto x = problem_.x.clone(), start = torch::zeros({kBatch, kDim}, f64());
-  layer()->forward({x}, {start});
+  layer()->forward({x}, {.start = {start}});
   EXPECT_TRUE(x.equal(problem_.x));
   EXPECT_TRUE(start.equal(torch::zeros({kBatch, kDim}, f64())));
 }
@@ -172,7 +173,8 @@ TEST_F(EquilibriumTest, MemoryDoesNotGrowOverTraining) {
   const auto train = [&](int times) {
     for (int i = 0; i < times; ++i) {
       const auto eq = trained->forward(wide.x);
-      (eq.z().square().mean() + eq.linearization().f.mean()).backward();
+      (eq.z().square().mean() + eq.linearization().vjp(torch::ones_like(wide.x), true).mean())
+          .backward();
       trained->zero_grad();
     }
   };

@@ -2,8 +2,8 @@
 #include <torch/nn/modules/linear.h>
 
 #include "deq/core/error.h"
+#include "deq/core/precision.h"
 #include "deq/nn/equilibrium.h"
-#include "deq/train/precision.h"
 #include "support/seed.h"
 
 namespace deq {

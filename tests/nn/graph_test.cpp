@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/autograd.h>
 
 #include <thread>
 
@@ -17,13 +18,13 @@ namespace {
 
 using test::f64;
 
-constexpr int64_t kBatch = 3, kDim = 4;
+constexpr int64_t kGraphBatch = 3, kGraphDim = 4;
 
 class Graph : public test::Seeded {
  protected:
   Graph()
-      : problem_(test::cell_problem(kBatch, kDim, 0.8, generator_)),
-        weights_(torch::randn({kBatch, kDim}, generator_, f64())),
+      : problem_(test::cell_problem(kGraphBatch, kGraphDim, 0.8, generator_)),
+        weights_(torch::randn({kGraphBatch, kGraphDim}, generator_, f64())),
         x_(problem_.x.clone().requires_grad_()),
         layer_(problem_.cell,
                EquilibriumOptions{.forward = tight(), .gradient = Implicit{tight()}}),

@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <torch/autograd.h>
 
 #include "deq/nn/equilibrium.h"
 #include "support/cells.h"
@@ -14,7 +15,7 @@ namespace {
 
 using test::f64;
 
-constexpr int64_t kBatch = 3, kDim = 5;
+constexpr int64_t kImplicitGradientBatch = 3, kImplicitGradientDim = 5;
 
 const Broyden kBroyden{.tol = {.rtol = 1e-13}, .max_evals = 200};
 const NewtonKrylov kNewton{.tol = {.rtol = 1e-13}, .max_evals = 200};
@@ -27,16 +28,18 @@ struct Case {
 };
 
 void PrintTo(const Case& c, std::ostream* out) {
-  *out << name(c.forward) << ", radius " << c.radius;
+  *out << solver_name(c.forward) << ", radius " << c.radius;
 }
 
 class ImplicitGradient : public test::SeededWith<Case> {
  protected:
   ImplicitGradient()
-      : problem_(test::cell_problem(kBatch, kDim, GetParam().radius, generator_)),
-        weights_(torch::randn({kBatch, kDim}, generator_, f64())),
+      : problem_(test::cell_problem(kImplicitGradientBatch, kImplicitGradientDim, GetParam().radius,
+                                    generator_)),
+        weights_(torch::randn({kImplicitGradientBatch, kImplicitGradientDim}, generator_, f64())),
         // Near z*, so that every solve finds this fixed point and no other.
-        start_(problem_.z_star + 1e-3 * torch::randn({kBatch, kDim}, generator_, f64())) {}
+        start_(problem_.z_star + 1e-3 * torch::randn({kImplicitGradientBatch, kImplicitGradientDim},
+                                                     generator_, f64())) {}
 
   Equilibrium layer(const SolverOptions& adjoint) const {
     return Equilibrium(problem_.cell, EquilibriumOptions{.forward = GetParam().forward,
@@ -61,7 +64,7 @@ TEST_P(ImplicitGradient, MatchesDenseFormulaAndDifferences) {
   Equilibrium newton(problem_.cell, EquilibriumOptions{.forward = kNewton});
   const auto value = [&] {
     const torch::NoGradGuard no_grad;
-    const auto eq = newton->forward({x}, {problem_.z_star});
+    const auto eq = newton->forward({x}, {.start = {problem_.z_star}});
     EXPECT_TRUE(eq.report.converged()) << eq.report.brief();
     return loss(eq.z()).item<double>();
   };
@@ -73,14 +76,14 @@ TEST_P(ImplicitGradient, MatchesDenseFormulaAndDifferences) {
   // A complex pair near the unit circle lets the residual pause: no stagnation guard.
   for (const auto& adjoint : test::every_solver({.rtol = 1e-13}, 6000, {.stagnation_window = 0})) {
     if (radius > 1 && std::holds_alternative<Picard>(adjoint)) continue;
-    SCOPED_TRACE(name(adjoint));
-    const auto eq = layer(adjoint)->forward({x}, {start_});
+    SCOPED_TRACE(solver_name(adjoint));
+    const auto eq = layer(adjoint)->forward({x}, {.start = {start_}});
     ASSERT_TRUE(eq.report.converged()) << eq.report.brief();
     EXPECT_LT(test::relative_difference(eq.z(), problem_.z_star), tolerance);
     EXPECT_EQ(eq.adjoint().status, Status::NotRun);
     const auto gradients = torch::autograd::grad({loss(eq.z())}, variables);
     EXPECT_TRUE(eq.adjoint().converged()) << eq.adjoint().brief();
-    EXPECT_EQ(static_cast<int64_t>(eq.adjoint().samples.size()), kBatch);
+    EXPECT_EQ(static_cast<int64_t>(eq.adjoint().samples.size()), kImplicitGradientBatch);
     EXPECT_GT(eq.adjoint().evaluations, 1);
     for (size_t i = 0; i < variables.size(); ++i) {
       EXPECT_LT(test::relative_difference(gradients[i], dense[i]), tolerance) << "variable " << i;

@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <torch/autograd.h>
 
 #include "deq/nn/equilibrium.h"
 #include "support/cells.h"
@@ -12,20 +13,20 @@ namespace {
 
 using test::f64;
 
-constexpr int64_t kBatch = 2, kDim = 4;
+constexpr int64_t kOtherGradientsBatch = 2, kOtherGradientsDim = 4;
 const SolverOptions kTight = Broyden{.tol = {.rtol = 1e-14}, .max_evals = 300};
 
 class OtherGradients : public test::Seeded {
  protected:
   OtherGradients()
-      : problem_(test::cell_problem(kBatch, kDim, 0.9, generator_)),
-        weights_(torch::randn({kBatch, kDim}, generator_, f64())),
+      : problem_(test::cell_problem(kOtherGradientsBatch, kOtherGradientsDim, 0.9, generator_)),
+        weights_(torch::randn({kOtherGradientsBatch, kOtherGradientsDim}, generator_, f64())),
         x_(problem_.x.clone().requires_grad_()),
         variables_{problem_.cell->w, problem_.cell->u, x_} {}
 
   Equilibrated run(const GradientOptions& gradient, const SolverOptions& forward = kTight) {
     Equilibrium layer(problem_.cell, EquilibriumOptions{.forward = forward, .gradient = gradient});
-    return layer->forward({x_}, {problem_.z_star});
+    return layer->forward({x_}, {.start = {problem_.z_star}});
   }
   std::vector<torch::Tensor> gradients(const torch::Tensor& z) const {
     return torch::autograd::grad({(weights_ * z).sum()}, variables_);
@@ -93,7 +94,7 @@ TEST_F(OtherGradients, PhantomWithoutGradientIsTheFixedPoint) {
   const auto eq = layer->forward(x_);
   const auto solution = Solver(Picard{.max_evals = 3})
                             .solve({.f = [&](const torch::Tensor& z) { return f(z); }},
-                                   torch::zeros({kBatch, kDim}, f64()));
+                                   torch::zeros({kOtherGradientsBatch, kOtherGradientsDim}, f64()));
   EXPECT_LT(test::relative_difference(eq.z(), solution.z), 1e-14);
 }
 
@@ -101,7 +102,7 @@ TEST_F(OtherGradients, UnrolledIsBackpropagationThroughPlainSteps) {
   for (const int64_t steps : {1, 4, 9}) {
     Equilibrium layer(problem_.cell,
                       EquilibriumOptions{.forward = kTight, .gradient = Unrolled{.steps = steps}});
-    const auto eq = layer->forward({x_}, {weights_});
+    const auto eq = layer->forward({x_}, {.start = {weights_}});
     auto z = weights_;
     for (int64_t k = 0; k < steps; ++k) z = f(z);
     EXPECT_LT(test::relative_difference(eq.z(), z), 1e-14);
@@ -109,7 +110,7 @@ TEST_F(OtherGradients, UnrolledIsBackpropagationThroughPlainSteps) {
     expect_same(own, gradients(z), 1e-13);
     const auto value = [&] {
       const torch::NoGradGuard no_grad;
-      return (weights_ * layer->forward({x_}, {weights_}).z()).sum().item<double>();
+      return (weights_ * layer->forward({x_}, {.start = {weights_}}).z()).sum().item<double>();
     };
     for (size_t i = 0; i < variables_.size(); ++i) {
       EXPECT_LT(
@@ -137,7 +138,7 @@ TEST_F(OtherGradients, UnrolledReportsTheStateItReturns) {
   EXPECT_EQ(eq.report.evaluations, 5);  // four steps, and one to measure
   const auto residual =
       test::residuals([&](const torch::Tensor& z) { return f(z); }, eq.z().detach());
-  for (int64_t b = 0; b < kBatch; ++b) {
+  for (int64_t b = 0; b < kOtherGradientsBatch; ++b) {
     const auto& sample = eq.report.samples[static_cast<size_t>(b)];
     const double relative = residual.relative[b].item<double>();
     EXPECT_NEAR(sample.relative, relative, 1e-9 * relative + 1e-15);
@@ -148,7 +149,8 @@ TEST_F(OtherGradients, UnrolledReportsTheStateItReturns) {
 
 TEST_F(OtherGradients, UnrolledLayersCanBeSolvedToo) {
   Equilibrium layer(problem_.cell, EquilibriumOptions{.gradient = Unrolled{.steps = 2}});
-  const auto eq = layer->forward({x_}, Solver(kTight));
+  const Solver solver(kTight);
+  const auto eq = layer->forward({x_}, {.solver = &solver});
   EXPECT_TRUE(eq.report.converged()) << eq.report.brief();
 }
 

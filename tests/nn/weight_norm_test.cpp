@@ -1,6 +1,7 @@
 #include "deq/nn/weight_norm.h"
 
 #include <gtest/gtest.h>
+#include <torch/autograd.h>
 
 #include "deq/core/error.h"
 #include "support/maps.h"
@@ -40,8 +41,8 @@ TEST_F(WeightNorm, IsLengthTimesDirection) {
 TEST_F(WeightNorm, AWeightBeginsAsItWas) {
   const auto initial = draw({4, 2, 3, 3});
   torch::nn::Module owner("owner");
-  const Weight normalised(owner, "weight", initial, true);
-  const Weight plain(owner, "other", initial, false);
+  const LayerWeight normalised(owner, "weight", initial, true);
+  const LayerWeight plain(owner, "other", initial, false);
   EXPECT_LT(relative_difference(normalised.value(), initial), 1e-14);
   EXPECT_TRUE(plain.value().equal(initial));
   const auto parameters = owner.named_parameters();

@@ -1,23 +1,24 @@
-#include "reproduce/exhibit.h"
+#include "lab/reproduce/exhibit.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <set>
 
-#include "deq/config/config_error.h"
-#include "deq/config/language.h"
-#include "deq/core/rng.h"
-#include "deq/io/atomic_file.h"
-#include "deq/train/experiment.h"
+#include "core/rng.h"
+#include "deq/lab/base/errors.h"
+#include "deq/lab/io/atomic_file.h"
+#include "deq/lab/settings/files.h"
+#include "deq/lab/settings/language.h"
+#include "deq/lab/train/experiment.h"
 #include "io/temporary_folder.h"
-#include "train/language_network.h"
+#include "lab/train/language_network.h"
 
-namespace deq::reproduce {
+namespace deq::lab::reproduce {
 namespace {
 
-using deq::testing::message_of;
-using deq::testing::TemporaryFolder;
+using deq::test::message_of;
+using deq::test::TemporaryFolder;
 
 const std::filesystem::path kRecipes = std::filesystem::path(DEQ_SOURCE_DIR) / "configs/reproduce";
 
@@ -145,7 +146,7 @@ TEST(Exhibit, TheSmallTransformersAreOfOneSize) {
   const auto catalogue = read_catalogue(kRecipes, Scale::Small);
   const auto parameters = [&catalogue](const std::string& run) {
     const auto* source = catalogue.find(run);
-    const auto config = load_language(source->config, source->overrides);
+    const auto config = load_config<LanguageConfig>(source->config, source->overrides);
     const auto network =
         make_language_network(config.model, config.data.max_words.value(), random_stream(0, 0));
     int64_t count = 0;
@@ -205,4 +206,4 @@ TEST(Catalogue, OverridesAreThoseOfTheCommandLine) {
 }
 
 }  // namespace
-}  // namespace deq::reproduce
+}  // namespace deq::lab::reproduce

@@ -1,10 +1,10 @@
-#include "reproduce/results.h"
+#include "lab/reproduce/results.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-namespace deq::reproduce {
+namespace deq::lab::reproduce {
 namespace {
 
 const Member kPlain{.name = "plain", .run = "run", .label = "Plain"};
@@ -20,9 +20,9 @@ RunResults solved() {
   }
   run.valid = {{{"step", int64_t{2}}, {"accuracy", 50.0}, {"nfe_forward", 6.0}},
                {{"step", int64_t{3}}, {"accuracy", 81.26}, {"nfe_forward", 6.0}}};
-  run.record = {.parameters = 10'300'000,
-                .evaluations = {{{"budget", int64_t{2}}, {"accuracy", 70.0}, {"seconds", 1.0}},
-                                {{"budget", int64_t{6}}, {"accuracy", 81.26}, {"seconds", 3.0}}}};
+  run.summary = {.parameters = 10'300'000,
+                 .evaluations = {{{"budget", int64_t{2}}, {"accuracy", 70.0}, {"seconds", 1.0}},
+                                 {{"budget", int64_t{6}}, {"accuracy", 81.26}, {"seconds", 3.0}}}};
   return run;
 }
 
@@ -76,7 +76,7 @@ TEST(Results, OnlyWhatIsShownIsEvaluated) {
 
 TEST(Results, TablesAndFigures) {
   auto failed = direct();
-  failed.record.failure = "training stopped";
+  failed.summary.failure = "training stopped";
   const Results results{{"run", solved()}, {"net", failed}};
   const auto tables = tables_of(exhibit(), results);
   ASSERT_EQ(tables.size(), 1U);
@@ -117,4 +117,4 @@ TEST(Results, ABarEndsNoCellOfMarkdown) {
 }
 
 }  // namespace
-}  // namespace deq::reproduce
+}  // namespace deq::lab::reproduce

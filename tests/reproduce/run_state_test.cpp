@@ -1,20 +1,21 @@
-#include "reproduce/run_state.h"
+#include "lab/reproduce/run_state.h"
 
 #include <gtest/gtest.h>
 
 #include "deq/core/error.h"
-#include "deq/io/atomic_file.h"
-#include "deq/train/checkpoints.h"
-#include "deq/train/run.h"
-#include "deq/train/synthetic.h"
+#include "deq/lab/base/errors.h"
+#include "deq/lab/io/atomic_file.h"
+#include "deq/lab/train/checkpoints.h"
+#include "deq/lab/train/run.h"
+#include "deq/lab/train/synthetic.h"
 #include "io/temporary_folder.h"
-#include "reproduce/run_record.h"
+#include "lab/reproduce/run_summary.h"
 
-namespace deq::reproduce {
+namespace deq::lab::reproduce {
 namespace {
 
-using deq::testing::message_of;
-using deq::testing::TemporaryFolder;
+using deq::test::message_of;
+using deq::test::TemporaryFolder;
 
 Experiment wanted(double gamma = 1) {
   SyntheticConfig config;
@@ -47,7 +48,7 @@ TEST(RunState, FollowsARunFromNothingToItsEnd) {
   EXPECT_EQ(need_of(run, wanted()), Need::Resume);
   save(run, 10);
   EXPECT_EQ(need_of(run, wanted()), Need::Resume);
-  write_record(run, new_record(run, ""));
+  write_summary(run, new_summary(run, ""));
   EXPECT_EQ(need_of(run, wanted()), Need::Nothing);
   save(run, 20);  // somebody went on with it: what was measured is of another model
   EXPECT_EQ(need_of(run, wanted()), Need::Resume);
@@ -71,7 +72,7 @@ TEST(RunState, WhatIsKnownOutlivesTheCheckpoints) {
   const auto run = folder / "run";
   start_run(run, wanted().config);
   save(run, 10);
-  write_record(run, new_record(run, ""));
+  write_summary(run, new_summary(run, ""));
   std::filesystem::remove_all(checkpoint_folder(run));
   EXPECT_EQ(need_of(run, wanted()), Need::Nothing);
 }
@@ -110,18 +111,18 @@ TEST(RunState, WhereTheDataLiesDoesNotMatter) {
             std::string::npos);
 }
 
-TEST(RunRecord, ComesBackAsItWas) {
+TEST(RunSummary, ComesBackAsItWas) {
   const TemporaryFolder folder;
   const auto run = folder / "run";
   start_run(run, wanted().config);
-  EXPECT_FALSE(read_record(run).has_value());
+  EXPECT_FALSE(read_summary(run).has_value());
   save(run, 10);
-  auto record = new_record(run, "training stopped: why");
-  EXPECT_EQ(record.parameters, 3);
-  record.add({{"budget", int64_t{6}}, {"accuracy", 80.5}});
-  record.add({{"budget", int64_t{2}}, {"accuracy", 60.0}});
-  write_record(run, record);
-  const auto read = read_record(run);
+  auto summary = new_summary(run, "training stopped: why");
+  EXPECT_EQ(summary.parameters, 3);
+  summary.add({{"budget", int64_t{6}}, {"accuracy", 80.5}});
+  summary.add({{"budget", int64_t{2}}, {"accuracy", 60.0}});
+  write_summary(run, summary);
+  const auto read = read_summary(run);
   ASSERT_TRUE(read.has_value());
   EXPECT_EQ(read->failure, "training stopped: why");
   EXPECT_EQ(read->parameters, 3);
@@ -130,8 +131,9 @@ TEST(RunRecord, ComesBackAsItWas) {
   EXPECT_EQ(number(*read->evaluation(6), "accuracy"), 80.5);
   EXPECT_EQ(read->evaluation(3), nullptr);
   write_file_atomically(run / "reproduce.json", "{");
-  EXPECT_NE(message_of<Error>([&] { read_record(run); }).find("reproduce.json"), std::string::npos);
+  EXPECT_NE(message_of<Error>([&] { read_summary(run); }).find("reproduce.json"),
+            std::string::npos);
 }
 
 }  // namespace
-}  // namespace deq::reproduce
+}  // namespace deq::lab::reproduce

@@ -57,7 +57,8 @@ TEST_P(Batch, ASampleAloneGivesTheSameBits) {
     const auto& own = alone.report.samples[0];
     const auto& shared = together.report.samples[static_cast<size_t>(b)];
     EXPECT_TRUE(alone.z[0].equal(together.z[b]));
-    EXPECT_EQ(own.status, shared.status) << name(own.status) << ", " << name(shared.status);
+    EXPECT_EQ(own.status, shared.status)
+        << status_name(own.status) << ", " << status_name(shared.status);
     EXPECT_TRUE(same(own.absolute, shared.absolute)) << own.absolute << " " << shared.absolute;
     EXPECT_TRUE(same(own.relative, shared.relative));
     if (!shares_trials()) {
@@ -108,7 +109,8 @@ TEST_P(Batch, StoppedSamplesDoNotMove) {
     for (size_t k = 0; k < iterates.size(); ++k) {
       if (evaluations[k] < sample.evaluations) continue;
       EXPECT_TRUE(iterates[k][b].equal(solution.z[b]) || sample.status == Status::Stagnated)
-          << "sample " << b << ", " << name(sample.status) << ", evaluation " << evaluations[k];
+          << "sample " << b << ", " << status_name(sample.status) << ", evaluation "
+          << evaluations[k];
       frozen += evaluations[k] > sample.evaluations ? 1 : 0;
     }
   }

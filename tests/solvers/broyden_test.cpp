@@ -119,6 +119,21 @@ TEST_F(BroydenTest, LineSearchLengthsArePerSample) {
   EXPECT_TRUE(both.z[1].equal(alone.z[0]));
 }
 
+TEST_F(BroydenTest, StagnationInALineSearchIsTheSamplesOwn) {
+  // While the first sample halves its step again and again, the second waits where it is.
+  const Map f = [](const torch::Tensor& z) {
+    return torch::cat(
+        {z.narrow(0, 0, 1) - 64 * torch::atan(z.narrow(0, 0, 1)), 0.5 * z.narrow(0, 1, 1) + 1});
+  };
+  const Broyden options{.line_search = true,
+                        .tol = {.atol = 1e-10, .rtol = 0},
+                        .max_evals = 60,
+                        .guards = {.stagnation_window = 3}};
+  const auto both = Solver(options).solve({.f = f}, torch::full({2, 1}, 2.5, f64()));
+  EXPECT_GT(both.report.step_rejections, 3);
+  EXPECT_EQ(both.report.samples[1].status, Status::Converged) << both.report.brief();
+}
+
 TEST_F(BroydenTest, SolvesAffineMapsInTwiceTheDimension) {
   // Gay (1979): at most 2D steps, whatever the spectral radius.
   const AffineMap map{test::matrix_with_radius(5, 3.0, generator_),
@@ -221,7 +236,7 @@ TEST_F(BroydenTest, AVanishingSecantIsSkippedAndCounted) {
   EXPECT_GT(full.report.restarts + full.report.skipped_updates, 0);
   const auto limited = Solver(LimitedBroyden{.max_evals = 10}).solve({.f = f}, start);
   EXPECT_EQ(limited.report.status, Status::MaxEvaluations);
-  EXPECT_EQ(limited.report.skipped_updates, 2 * 8);  // every step but the first, of both samples
+  EXPECT_EQ(limited.report.skipped_updates, 2 * 8);  // every step except the first, of both samples
 }
 
 TEST_F(BroydenTest, ReachesFixedPointsThatRepelPicard) {

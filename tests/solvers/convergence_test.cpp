@@ -23,7 +23,7 @@ struct Case {
 };
 
 void PrintTo(const Case& c, std::ostream* out) {
-  *out << name(c.options) << ", " << c.type;
+  *out << solver_name(c.options) << ", " << c.type;
 }
 
 std::vector<Case> cases() {
@@ -127,7 +127,7 @@ TEST_P(Convergence, ZeroMap) {
 }
 
 TEST_P(Convergence, ManyDimensions) {
-  // More numbers a sample than a tile of the kernels holds.
+  // More numbers per sample than a tile of the kernels holds.
   const auto slope = torch::rand({1, 2500}, generator_, f64()) * 0.8;
   const auto shift = torch::randn({2, 2500}, generator_, f64());
   const auto solution = solve([&](const torch::Tensor& z) { return slope * z + shift; },

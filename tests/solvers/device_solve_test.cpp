@@ -1,5 +1,6 @@
 #include "solvers/device_solve.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "support/device_solve.h"
@@ -37,7 +38,7 @@ TEST_F(DeviceSolve, SamplesStopForEveryReasonAsTheyWould) {
   }
   for (const auto status :
        {Status::Converged, Status::Stagnated, Status::Diverged, Status::NonFinite}) {
-    EXPECT_GT(seen[static_cast<size_t>(status)], 0) << name(status);
+    EXPECT_GT(seen[static_cast<size_t>(status)], 0) << status_name(status);
   }
   EXPECT_GT(restarts, 0);
   EXPECT_GT(raises, 0);
@@ -61,7 +62,7 @@ TEST_F(DeviceSolve, EveryTolerance) {
                               {.rtol = 1e-8, .scope = NormScope::WholeBatch},
                               {.rtol = 0.0},
                               {.rtol = 0.0, .scope = NormScope::WholeBatch}}) {
-    SCOPED_TRACE(c10::str("atol ", tol.atol, ", rtol ", tol.rtol));
+    SCOPED_TRACE(fmt::format("atol {:g}, rtol {:g}", tol.atol, tol.rtol));
     for (const auto& options : device_solvers(tol, 60)) {
       expect_same_solve(options, problem.map, start);
     }

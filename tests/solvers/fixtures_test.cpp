@@ -33,8 +33,8 @@ size_t happened(const std::vector<double>& relative, double eps) {
 
 /// Our trace from its entry `skip` on is the reference's, to the rounding of a residual: f − z is
 /// known to some units in the last place of f, however small it is.
-void expect_same_trace(const Report& report, size_t skip, const std::vector<double>& reference,
-                       size_t count, double image) {
+void expect_published_trace(const Report& report, size_t skip, const std::vector<double>& reference,
+                            size_t count, double image) {
   for (size_t k = 0; k < count; ++k) {
     EXPECT_NEAR(report.trace.at(k + skip).mean_absolute, reference[k], 8 * 0x1p-52 * image) << k;
   }
@@ -43,8 +43,10 @@ void expect_same_trace(const Report& report, size_t skip, const std::vector<doub
 TEST_F(SolverFixtureTest, EverySolverReachesTheExactFixedPoint) {
   for (const auto& options : test::every_solver({.rtol = 1e-13}, 2000)) {
     const auto solution = Solver(options).solve(problem_, fixture_.start());
-    EXPECT_TRUE(solution.report.converged()) << name(options) << ": " << solution.report.brief();
-    EXPECT_LT(relative_difference(solution.z, fixture_.slab("zstar")), 1e-12) << name(options);
+    EXPECT_TRUE(solution.report.converged())
+        << solver_name(options) << ": " << solution.report.brief();
+    EXPECT_LT(relative_difference(solution.z, fixture_.slab("zstar")), 1e-12)
+        << solver_name(options);
   }
 }
 
@@ -64,7 +66,7 @@ TEST_F(SolverFixtureTest, AndersonFollowsTheReference) {
   const size_t count = happened(values(fixture_["anderson.rel_trace"]), settings.at("eps"));
   ASSERT_EQ(report.trace.size(), count + 2) << report.brief();
   const auto reference = values(fixture_["anderson.abs_trace"]);
-  expect_same_trace(report, 2, reference, count, fixture_["zstar"].norm().item<double>());
+  expect_published_trace(report, 2, reference, count, fixture_["zstar"].norm().item<double>());
   EXPECT_LT(relative_difference(solution.z, fixture_.slab("anderson.result")), 1e-14);
 }
 
@@ -81,7 +83,7 @@ TEST_F(SolverFixtureTest, BroydenFollowsTheReference) {
   // The reference's trace begins after its first step, at its second evaluation.
   ASSERT_EQ(report.trace.size(), count + 1) << report.brief();
   const auto reference = values(fixture_["broyden.abs_trace"]);
-  expect_same_trace(report, 1, reference, count, fixture_["zstar"].norm().item<double>());
+  expect_published_trace(report, 1, reference, count, fixture_["zstar"].norm().item<double>());
   EXPECT_LT(relative_difference(solution.z, fixture_.slab("broyden.result")), 1e-14);
 }
 

@@ -14,19 +14,19 @@ namespace {
 
 using test::f64;
 
-constexpr int64_t kBatch = 3, kDim = 8, kVictim = 1;
+constexpr int64_t kNonFiniteBatch = 3, kDim = 8, kVictim = 1;
 
-struct Case {
+struct NonFiniteCase {
   SolverOptions options;
   double value;
 };
 
-void PrintTo(const Case& c, std::ostream* out) {
-  *out << name(c.options) << ", " << c.value;
+void PrintTo(const NonFiniteCase& c, std::ostream* out) {
+  *out << solver_name(c.options) << ", " << c.value;
 }
 
-std::vector<Case> cases() {
-  std::vector<Case> result;
+std::vector<NonFiniteCase> non_finite_cases() {
+  std::vector<NonFiniteCase> result;
   for (const double value :
        {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(),
         -std::numeric_limits<double>::infinity()}) {
@@ -39,11 +39,11 @@ std::vector<Case> cases() {
   return result;
 }
 
-class NonFinite : public test::SeededWith<Case> {
+class NonFinite : public test::SeededWith<NonFiniteCase> {
  protected:
   NonFinite()
-      : problem_(test::tanh_problem(kBatch, kDim, 0.8, generator_)),
-        start_(problem_.z_star + 0.1 * torch::randn({kBatch, kDim}, generator_, f64())) {}
+      : problem_(test::tanh_problem(kNonFiniteBatch, kDim, 0.8, generator_)),
+        start_(problem_.z_star + 0.1 * torch::randn({kNonFiniteBatch, kDim}, generator_, f64())) {}
 
   /// The map, spoilt from its `from`-th evaluation on: rows [first, first + count).
   Map spoilt(int64_t from, int64_t first, int64_t count) const {
@@ -80,7 +80,7 @@ TEST_P(NonFinite, OneSampleFailsAloneAtEveryStep) {
     const auto solution = solve(spoilt(from, kVictim, 1));
     EXPECT_TRUE(torch::isfinite(solution.z).all().item<bool>());
     EXPECT_EQ(solution.report.status, Status::NonFinite);
-    for (int64_t b = 0; b < kBatch; ++b) {
+    for (int64_t b = 0; b < kNonFiniteBatch; ++b) {
       const auto& sample = solution.report.samples[static_cast<size_t>(b)];
       if (b == kVictim) {
         EXPECT_EQ(sample.status, Status::NonFinite);
@@ -96,10 +96,10 @@ TEST_P(NonFinite, OneSampleFailsAloneAtEveryStep) {
 TEST_P(NonFinite, AllSamplesFailAtEveryStep) {
   for (int64_t from = 1; from <= 8; ++from) {
     SCOPED_TRACE("from evaluation " + std::to_string(from));
-    const auto solution = solve(spoilt(from, 0, kBatch));
+    const auto solution = solve(spoilt(from, 0, kNonFiniteBatch));
     EXPECT_TRUE(torch::isfinite(solution.z).all().item<bool>());
-    EXPECT_EQ(solution.report.count(Status::NonFinite), kBatch) << solution.report.brief();
-    for (int64_t b = 0; b < kBatch; ++b) expect_best_kept(solution, b, from);
+    EXPECT_EQ(solution.report.count(Status::NonFinite), kNonFiniteBatch) << solution.report.brief();
+    for (int64_t b = 0; b < kNonFiniteBatch; ++b) expect_best_kept(solution, b, from);
     EXPECT_LT(solution.report.evaluations, 60) << "it went on without hope";
   }
 }
@@ -111,18 +111,18 @@ TEST_P(NonFinite, OneBadNumberIsEnough) {
     return value;
   });
   EXPECT_EQ(solution.report.samples[kVictim].status, Status::NonFinite);
-  EXPECT_EQ(solution.report.count(Status::Converged), kBatch - 1);
+  EXPECT_EQ(solution.report.count(Status::Converged), kNonFiniteBatch - 1);
 }
 
 TEST_P(NonFinite, WholeBatchNormFailsTheBatch) {
   const auto options =
       with_tolerance(GetParam().options, {.rtol = 1e-13, .scope = NormScope::WholeBatch});
   const auto solution = Solver(options).solve({.f = spoilt(3, kVictim, 1)}, start_);
-  EXPECT_EQ(solution.report.count(Status::NonFinite), kBatch);
+  EXPECT_EQ(solution.report.count(Status::NonFinite), kNonFiniteBatch);
   EXPECT_TRUE(torch::isfinite(solution.z).all().item<bool>());
 }
 
-std::string case_name(const ::testing::TestParamInfo<Case>& info) {
+std::string non_finite_case_name(const ::testing::TestParamInfo<NonFiniteCase>& info) {
   const auto* broyden = std::get_if<Broyden>(&info.param.options);
   const bool search = broyden != nullptr && broyden->line_search;
   const double value = info.param.value;
@@ -132,7 +132,8 @@ std::string case_name(const ::testing::TestParamInfo<Case>& info) {
                          : "MinusInf");
 }
 
-INSTANTIATE_TEST_SUITE_P(EverySolver, NonFinite, ::testing::ValuesIn(cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(EverySolver, NonFinite, ::testing::ValuesIn(non_finite_cases()),
+                         non_finite_case_name);
 
 }  // namespace
 }  // namespace deq

@@ -14,16 +14,16 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-struct Case {
+struct OptionsCase {
   SolverOptions options;
   const char* message;
 };
 
-void PrintTo(const Case& c, std::ostream* out) {
+void PrintTo(const OptionsCase& c, std::ostream* out) {
   *out << c.message;
 }
 
-class RefusedOptions : public ::testing::TestWithParam<Case> {};
+class RefusedOptions : public ::testing::TestWithParam<OptionsCase> {};
 
 TEST_P(RefusedOptions, NameSolverFieldValueAndConstraint) {
   EXPECT_THAT([] { Solver solver(GetParam().options); },
@@ -33,35 +33,36 @@ TEST_P(RefusedOptions, NameSolverFieldValueAndConstraint) {
 INSTANTIATE_TEST_SUITE_P(
     Common, RefusedOptions,
     ::testing::Values(
-        Case{Picard{.tol = {.atol = -1}}, "picard: tol.atol = -1, must be ≥ 0"},
-        Case{Anderson{.tol = {.rtol = -0.5}}, "anderson: tol.rtol = -0.5, must be ≥ 0"},
-        Case{Broyden{.tol = {.rtol = kNaN}}, "broyden: tol.rtol = nan, must be ≥ 0"},
-        Case{LimitedBroyden{.max_evals = 0}, "limited-broyden: max_evals = 0, must be ≥ 1"},
-        Case{NewtonKrylov{.guards = {.stagnation_window = -3}},
-             "newton-krylov: guards.stagnation_window = -3, must be ≥ 0"},
-        Case{Picard{.guards = {.divergence_factor = 1}},
-             "picard: guards.divergence_factor = 1, must be > 1"}));
+        OptionsCase{Picard{.tol = {.atol = -1}}, "picard: tol.atol = -1, must be ≥ 0"},
+        OptionsCase{Anderson{.tol = {.rtol = -0.5}}, "anderson: tol.rtol = -0.5, must be ≥ 0"},
+        OptionsCase{Broyden{.tol = {.rtol = kNaN}}, "broyden: tol.rtol = nan, must be ≥ 0"},
+        OptionsCase{LimitedBroyden{.max_evals = 0}, "limited-broyden: max_evals = 0, must be ≥ 1"},
+        OptionsCase{NewtonKrylov{.guards = {.stagnation_window = -3}},
+                    "newton-krylov: guards.stagnation_window = -3, must be ≥ 0"},
+        OptionsCase{Picard{.guards = {.divergence_factor = 1}},
+                    "picard: guards.divergence_factor = 1, must be > 1"}));
 
 INSTANTIATE_TEST_SUITE_P(
     Own, RefusedOptions,
     ::testing::Values(
-        Case{Picard{.damping = 0}, "picard: damping = 0, must be in (0, 1]"},
-        Case{Picard{.damping = 1.5}, "picard: damping = 1.5, must be in (0, 1]"},
-        Case{Anderson{.memory = 0}, "anderson: memory = 0, must be ≥ 1"},
-        Case{Anderson{.beta = 0}, "anderson: beta = 0, must be in (0, 1]"},
-        Case{Anderson{.ridge = -1e-3}, "anderson: ridge = -0.001, must be ≥ 0"},
-        Case{Anderson{.restart_factor = 1}, "anderson: restart_factor = 1, must be > 1"},
-        Case{Broyden{.memory = 0}, "broyden: memory = 0, must be ≥ 1"},
-        Case{LimitedBroyden{.memory = -1}, "limited-broyden: memory = -1, must be ≥ 1"},
-        Case{NewtonKrylov{.krylov_dim = 0}, "newton-krylov: krylov_dim = 0, must be ≥ 1"},
-        Case{NewtonKrylov{.forcing = 1}, "newton-krylov: forcing = 1, must be in [0, 1)"},
-        Case{NewtonKrylov{.forcing = -0.5}, "newton-krylov: forcing = -0.5, must be in [0, 1)"}));
+        OptionsCase{Picard{.damping = 0}, "picard: damping = 0, must be in (0, 1]"},
+        OptionsCase{Picard{.damping = 1.5}, "picard: damping = 1.5, must be in (0, 1]"},
+        OptionsCase{Anderson{.memory = 0}, "anderson: memory = 0, must be ≥ 1"},
+        OptionsCase{Anderson{.beta = 0}, "anderson: beta = 0, must be in (0, 1]"},
+        OptionsCase{Anderson{.ridge = -1e-3}, "anderson: ridge = -0.001, must be ≥ 0"},
+        OptionsCase{Anderson{.restart_factor = 1}, "anderson: restart_factor = 1, must be > 1"},
+        OptionsCase{Broyden{.memory = 0}, "broyden: memory = 0, must be ≥ 1"},
+        OptionsCase{LimitedBroyden{.memory = -1}, "limited-broyden: memory = -1, must be ≥ 1"},
+        OptionsCase{NewtonKrylov{.krylov_dim = 0}, "newton-krylov: krylov_dim = 0, must be ≥ 1"},
+        OptionsCase{NewtonKrylov{.forcing = 1}, "newton-krylov: forcing = 1, must be in [0, 1)"},
+        OptionsCase{NewtonKrylov{.forcing = -0.5},
+                    "newton-krylov: forcing = -0.5, must be in [0, 1)"}));
 
 TEST(SolverOptionsTest, DefaultsAreValid) {
   for (const SolverOptions& options :
        {SolverOptions(Picard{}), SolverOptions(Anderson{}), SolverOptions(Broyden{}),
         SolverOptions(LimitedBroyden{}), SolverOptions(NewtonKrylov{})}) {
-    EXPECT_NO_THROW(validate(options)) << name(options);
+    EXPECT_NO_THROW(validate(options)) << solver_name(options);
   }
 }
 

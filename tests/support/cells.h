@@ -4,7 +4,7 @@
 
 #include <atomic>
 
-#include "deq/nn/cell.h"
+#include "deq/core/cell.h"
 #include "support/maps.h"
 
 namespace deq::test {
@@ -17,6 +17,7 @@ class TanhCellImpl : public Cell {
   State initial_state(const Inputs& inputs) override;
   Context prepare(const Inputs& inputs) override;
   State step(const State& z, const Context& context) override;
+  std::optional<ReplayKey> replay_key() const override { return ReplayKey{}; }
 
   torch::Tensor w, u;
   std::atomic<int64_t> prepared{0}, steps{0};  ///< calls of prepare and of step

@@ -16,8 +16,8 @@ void expect_same_samples(const Report& device, const Report& host) {
   ASSERT_EQ(device.samples.size(), host.samples.size());
   for (size_t b = 0; b < host.samples.size(); ++b) {
     const auto &own = device.samples[b], &expected = host.samples[b];
-    EXPECT_EQ(own.status, expected.status)
-        << "sample " << b << ": " << name(own.status) << ", not " << name(expected.status);
+    EXPECT_EQ(own.status, expected.status) << "sample " << b << ": " << status_name(own.status)
+                                           << ", not " << status_name(expected.status);
     EXPECT_EQ(own.evaluations, expected.evaluations) << "sample " << b;
     EXPECT_TRUE(same(own.absolute, expected.absolute))
         << "sample " << b << ": " << own.absolute << ", not " << expected.absolute;
@@ -59,7 +59,7 @@ Problem on_own_memory(const Map& f, const torch::Tensor& like) {
                 if (!at.is_same(z)) z.copy_(at);
                 return value.copy_(f(z));
               },
-          .place_of_z = z,
+          .z_buffer = z,
           .overwrites_results = true};
 }
 

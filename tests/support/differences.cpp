@@ -19,4 +19,8 @@ torch::Tensor numeric_gradient(const std::function<double()>& loss, torch::Tenso
   return gradient.view(tensor.sizes());
 }
 
+double largest_entry(const torch::Tensor& tensor) {
+  return tensor.abs().max().item<double>();
+}
+
 }  // namespace deq::test

@@ -11,4 +11,7 @@ namespace deq::test {
 torch::Tensor numeric_gradient(const std::function<double()>& loss, torch::Tensor tensor,
                                double spacing = 1e-4);
 
+/// max |entry|.
+double largest_entry(const torch::Tensor& tensor);
+
 }  // namespace deq::test

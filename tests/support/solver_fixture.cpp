@@ -1,19 +1,12 @@
 #include "support/solver_fixture.h"
 
+#include "support/fixtures.h"
+
 #include <cstdlib>
 
 namespace deq::test {
-namespace {
 
-std::filesystem::path fixtures_folder() {
-  const char* folder = std::getenv("DEQ_FIXTURES");
-  return folder == nullptr ? DEQ_FIXTURES_DIR : folder;
-}
-
-}  // namespace
-
-SolverFixture::SolverFixture()
-    : file_(read_safetensors(fixtures_folder() / "solvers.safetensors")) {}
+SolverFixture::SolverFixture() : file_(lab::read_safetensors(fixture("solvers.safetensors"))) {}
 
 torch::Tensor SolverFixture::slab(const std::string& name) const {
   const auto& tensor = (*this)[name];

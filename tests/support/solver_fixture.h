@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "deq/io/safetensors.h"
+#include "deq/lab/io/safetensors.h"
 #include "support/maps.h"
 
 namespace deq::test {
@@ -24,7 +24,7 @@ class SolverFixture {
   torch::Tensor start() const { return torch::zeros_like((*this)["x"]); }
 
  private:
-  TensorFile file_;
+  lab::TensorFile file_;
 };
 
 }  // namespace deq::test

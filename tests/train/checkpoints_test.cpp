@@ -1,16 +1,16 @@
-#include "deq/train/checkpoints.h"
+#include "deq/lab/train/checkpoints.h"
 
 #include <gtest/gtest.h>
 
 #include <fstream>
 
 #include "deq/core/error.h"
-#include "deq/io/atomic_file.h"
-#include "deq/io/checkpoint_file.h"
+#include "deq/lab/io/atomic_file.h"
+#include "deq/lab/io/checkpoint_file.h"
 #include "io/file_size_limit.h"
 #include "io/temporary_folder.h"
 
-namespace deq {
+namespace deq::lab {
 namespace {
 
 TensorFile content(int64_t step) {
@@ -36,7 +36,7 @@ class CheckpointsTest : public ::testing::Test {
     return found;
   }
 
-  testing::TemporaryFolder folder_;
+  test::TemporaryFolder folder_;
   Checkpoints checkpoints_{folder_.path() / "c", 2};
 };
 
@@ -87,7 +87,7 @@ TEST_F(CheckpointsTest, AFullDiskLeavesTheOldOnesWhole) {
   checkpoints_.save(1, content(1));
   checkpoints_.save(2, content(2));
   {
-    const testing::FileSizeLimit limit(100);
+    const test::FileSizeLimit limit(100);
     EXPECT_THROW(checkpoints_.save(3, content(3)), Error);
   }
   EXPECT_EQ(weight(checkpoints_.newest(no_warning)->file), 2);
@@ -95,4 +95,4 @@ TEST_F(CheckpointsTest, AFullDiskLeavesTheOldOnesWhole) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::lab

@@ -1,4 +1,4 @@
-#include "deq/train/confusion_matrix.h"
+#include "lab/train/confusion_matrix.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,10 +6,10 @@
 #include <cmath>
 
 #include "deq/core/error.h"
-#include "deq/data/mask_decode.h"
+#include "deq/lab/data/images/mask_decode.h"
 #include "support/seed.h"
 
-namespace deq {
+namespace deq::lab {
 namespace {
 
 constexpr int64_t kClasses = 5;
@@ -112,4 +112,4 @@ TEST_F(Confusion, MisuseIsNamed) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::lab

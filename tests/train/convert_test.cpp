@@ -1,13 +1,13 @@
-#include "deq/train/convert.h"
+#include "lab/train/convert.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "deq/core/error.h"
-#include "deq/models/resnet.h"
-#include "deq/models/transformer.h"
+#include "deq/models/explicit/resnet.h"
+#include "deq/models/transformer/transformer.h"
 
-namespace deq {
+namespace deq::lab {
 namespace {
 
 using ::testing::ElementsAre;
@@ -141,7 +141,7 @@ TEST_F(Convert, WhatCannotFitIsRefused) {
 
 TEST_F(Convert, AResNetWithoutItsCountersIsCompleteButForOneLine) {
   // Published weights are older than the counters of batch normalisation.
-  const ResNet network(resnet18());
+  const models::ResNet network(models::resnet18());
   Tensors given;
   for (const auto& item : network->named_parameters()) given["model." + item.key()] = item.value();
   for (const auto& item : network->named_buffers()) {
@@ -164,8 +164,8 @@ class ConvertTied : public ::testing::Test {
     for (const auto& [name, owner] : model_->tied()) given_[name] = given_.at(owner).clone();
   }
 
-  static TransformerOptions options() {
-    TransformerOptions small;
+  static models::TransformerOptions options() {
+    models::TransformerOptions small;
     small.vocabulary = 12;
     small.cutoffs = {4, 8};
     small.div_val = 2;
@@ -179,7 +179,7 @@ class ConvertTied : public ::testing::Test {
     return convert_state_dict(given_, *model_, "the file", {.tied = model_->tied()});
   }
 
-  DeqTransformer model_{options()};
+  models::DeqTransformer model_{options()};
   Tensors given_;
 };
 
@@ -218,4 +218,4 @@ TEST(GroupedNames, ThoseThatDifferInNumbersOnly) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::lab

@@ -5,18 +5,19 @@
 #include <limits>
 
 #include "deq/core/error.h"
+#include "deq/lab/settings/files.h"
 #include "io/temporary_folder.h"
 #include "train/training_run.h"
 
-namespace deq {
+namespace deq::lab {
 namespace {
 
-using testing::short_config;
-using testing::TrainingRun;
+using test::short_config;
+using test::TrainingRun;
 
 class FailureTest : public ::testing::Test {
  protected:
-  testing::TemporaryFolder folder_;
+  test::TemporaryFolder folder_;
 };
 
 const double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -118,4 +119,4 @@ TEST_F(FailureTest, StopsWithAdviceWhenGoingBackDoesNotHelp) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::lab

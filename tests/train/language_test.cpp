@@ -1,4 +1,4 @@
-#include "deq/train/language.h"
+#include "deq/lab/train/language.h"
 
 #include <gtest/gtest.h>
 
@@ -6,11 +6,12 @@
 #include <fstream>
 
 #include "deq/core/error.h"
-#include "deq/train/experiment.h"
+#include "deq/lab/settings/files.h"
+#include "deq/lab/train/experiment.h"
 #include "io/temporary_folder.h"
-#include "train/stream_memory.h"
+#include "lab/train/stream_memory.h"
 
-namespace deq {
+namespace deq::lab {
 namespace {
 
 class Language : public ::testing::Test {
@@ -23,7 +24,7 @@ class Language : public ::testing::Test {
   }
 
   LanguageConfig config() const {
-    return parse_language(
+    return parse_config<LanguageConfig>(
         "experiment = \"language\"\nprecision = \"float64\"\n[data]\npath = \"" +
             folder_.path().string() +
             "\"\neval_streams = 2\n[model]\nname = \"transformer-xl\"\nlayers = 2\nd_model = 12\n"
@@ -41,7 +42,7 @@ class Language : public ::testing::Test {
     return number(task.evaluate(evaluation_options(how), *World::alone()), "loss");
   }
 
-  testing::TemporaryFolder folder_;
+  test::TemporaryFolder folder_;
 };
 
 // What is before a word is what counts, not how the text was cut on the way.
@@ -103,4 +104,4 @@ TEST(StreamMemory, RefusesThatOfAnotherNumberOfStreams) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::lab

@@ -1,8 +1,8 @@
-#include "train/memory.h"
+#include "lab/train/memory.h"
 
 #include <gtest/gtest.h>
 
-namespace deq {
+namespace deq::lab {
 namespace {
 
 TEST(Memory, ThePeakCanBeMeasuredAnew) {
@@ -10,7 +10,11 @@ TEST(Memory, ThePeakCanBeMeasuredAnew) {
   torch::ones({kMib << 20}, torch::kUInt8);
   const double before = peak_memory_mib(torch::kCPU);
   EXPECT_GT(before, kMib);
-  if (!reset_peak_memory(torch::kCPU)) GTEST_SKIP() << "the system does not allow it";
+  if (!reset_peak_memory(torch::kCPU)) {
+    // Not every system allows it; the peak then stays the process's.
+    EXPECT_GE(peak_memory_mib(torch::kCPU), before);
+    return;
+  }
   const double after = peak_memory_mib(torch::kCPU);
   EXPECT_LT(after, before - kMib / 2.0);
   const auto held = torch::ones({kMib << 20}, torch::kUInt8);
@@ -18,4 +22,4 @@ TEST(Memory, ThePeakCanBeMeasuredAnew) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::lab

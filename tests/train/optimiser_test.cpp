@@ -1,4 +1,4 @@
-#include "deq/train/optimiser.h"
+#include "deq/lab/train/optimiser.h"
 
 #include <gtest/gtest.h>
 #include <torch/optim/adam.h>
@@ -12,16 +12,17 @@
 #include "deq/core/error.h"
 #include "support/seed.h"
 
-namespace deq {
+namespace deq::lab {
 namespace {
 
 using torch::Tensor;
-using Oracle = std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<Tensor>)>;
+using OptimiserOracle =
+    std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<Tensor>)>;
 
 struct Case {
   const char* name;
   OptimiserOptions options;
-  Oracle oracle;
+  OptimiserOracle oracle;
 };
 
 const Case kCases[] = {
@@ -114,7 +115,7 @@ TEST_P(OptimiserTest, GoesOnFromItsState) {
   EXPECT_TRUE(a.equal(b));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, OptimiserTest, testing::ValuesIn(kCases),
+INSTANTIATE_TEST_SUITE_P(All, OptimiserTest, ::testing::ValuesIn(kCases),
                          [](const auto& tested) { return tested.param.name; });
 
 TEST(Optimiser, RefusesWhatIsOutOfRange) {
@@ -137,4 +138,4 @@ TEST(Gradients, NormAndScale) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::lab

@@ -1,11 +1,11 @@
-#include "train/pixel_loss.h"
+#include "lab/train/pixel_loss.h"
 
 #include <gtest/gtest.h>
 
-#include "deq/data/mask_decode.h"
+#include "deq/lab/data/images/mask_decode.h"
 #include "support/seed.h"
 
-namespace deq {
+namespace deq::lab {
 namespace {
 
 class Loss : public test::Seeded {
@@ -64,4 +64,4 @@ TEST_F(Loss, IsZeroWhereNoPixelCounts) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::lab

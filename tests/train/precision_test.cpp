@@ -1,4 +1,4 @@
-#include "deq/train/precision.h"
+#include "deq/core/precision.h"
 
 #include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include "deq/nn/equilibrium.h"
 #include "support/seed.h"
 
-namespace deq {
+namespace deq::lab {
 namespace {
 
 struct LayerImpl : torch::nn::Module {
@@ -93,4 +93,4 @@ TEST(Precision, AScopeLeavesThingsAsTheyWere) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::lab

@@ -1,14 +1,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <iostream>
 #include <random>
 
-#include "deq/train/gamma_controller.h"
-#include "deq/train/learning_rate.h"
-#include "train/step_plan.h"
+#include "deq/lab/settings/learning_rate.h"
+#include "lab/train/gamma_controller.h"
+#include "lab/train/step_plan.h"
+#include "support/seed.h"
 
-namespace deq {
+namespace deq::lab {
 namespace {
 
 TEST(LearningRate, CosineFromItsPeakToItsEnd) {
@@ -47,8 +47,8 @@ TEST(LearningRate, StairsAndConstant) {
 
 // A plant like the real one: what is held falls as γ grows, late and with noise.
 TEST(GammaController, ReachesItsTargetAndStays) {
-  const auto seed = std::random_device()();
-  std::cout << "seed " << seed << '\n';
+  const uint64_t seed = test::seed();
+  SCOPED_TRACE(::testing::Message() << "DEQ_TEST_SEED=" << seed);
   std::mt19937 random(seed);
   std::lognormal_distribution<double> noise(0, 0.05);
   for (const double start : {1e-3, 0.5, 10.0}) {
@@ -164,4 +164,4 @@ TEST(StepPlan, BudgetsVaryByAtMostDelta) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::lab

@@ -1,23 +1,24 @@
-#include "deq/train/text_generator.h"
+#include "deq/lab/train/text_generator.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <vector>
 
-#include "deq/config/language.h"
+#include "core/rng.h"
 #include "deq/core/error.h"
-#include "deq/core/rng.h"
-#include "deq/data/vocabulary.h"
-#include "deq/io/atomic_file.h"
-#include "deq/io/run_folder.h"
-#include "deq/train/checkpoints.h"
-#include "deq/train/experiment.h"
+#include "deq/lab/data/text/vocabulary.h"
+#include "deq/lab/io/atomic_file.h"
+#include "deq/lab/io/run_folder.h"
+#include "deq/lab/settings/files.h"
+#include "deq/lab/settings/language.h"
+#include "deq/lab/train/checkpoints.h"
+#include "deq/lab/train/experiment.h"
 #include "io/temporary_folder.h"
-#include "train/language_network.h"
-#include "train/model_state.h"
+#include "lab/train/language_network.h"
+#include "lab/train/model_state.h"
 
-namespace deq {
+namespace deq::lab {
 namespace {
 
 const std::vector<std::string> kWords{"<eos>", "<unk>", "a", "b", "c", "d", "e"};
@@ -27,14 +28,14 @@ class TextGeneratorTest : public ::testing::Test {
  protected:
   explicit TextGeneratorTest(
       const std::string& model = "name = \"deq-transformer\"\nweight_norm = false\n")
-      : config_(
-            parse_language("experiment = \"language\"\nprecision = \"float64\"\n[data]\npath = "
-                           "\"none\"\neval_segment = 3\neval_memory = 50\n[model]\n" +
-                               model +
-                               "d_model = 12\nd_embed = 12\nheads = 2\nd_head = 6\nd_inner = 16\n"
-                               "init_std = 0.2\n[solver.forward]\nname = \"broyden\"\n"
-                               "max_evals = 200\nmemory = 200\nrtol = 1e-12\n",
-                           "test")),
+      : config_(parse_config<LanguageConfig>(
+            "experiment = \"language\"\nprecision = \"float64\"\n[data]\npath = "
+            "\"none\"\neval_segment = 3\neval_memory = 50\n[model]\n" +
+                model +
+                "d_model = 12\nd_embed = 12\nheads = 2\nd_head = 6\nd_inner = 16\n"
+                "init_std = 0.2\n[solver.forward]\nname = \"broyden\"\n"
+                "max_evals = 200\nmemory = 200\nrtol = 1e-12\n",
+            "test")),
         network_(make_language_network(config_.model, static_cast<int64_t>(kWords.size()),
                                        random_stream(7, 0))) {
     network_->module().to(torch::kFloat64);
@@ -78,7 +79,7 @@ class TextGeneratorTest : public ::testing::Test {
     }
   }
 
-  testing::TemporaryFolder folder_;
+  test::TemporaryFolder folder_;
   LanguageConfig config_;
   std::unique_ptr<LanguageNetwork> network_;
 };
@@ -122,4 +123,4 @@ TEST_F(TextGeneratorTest, TheUnknownWordIsNeverDrawn) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::lab

@@ -1,4 +1,4 @@
-#include "deq/train/trainer.h"
+#include "deq/lab/train/trainer.h"
 
 #include <gtest/gtest.h>
 
@@ -6,17 +6,18 @@
 #include <csignal>
 
 #include "deq/core/error.h"
-#include "deq/io/atomic_file.h"
-#include "deq/train/checkpoints.h"
+#include "deq/lab/io/atomic_file.h"
+#include "deq/lab/settings/files.h"
+#include "deq/lab/train/checkpoints.h"
 #include "io/temporary_folder.h"
 #include "train/training_run.h"
 
-namespace deq {
+namespace deq::lab {
 namespace {
 
-using testing::same_bits;
-using testing::short_config;
-using testing::TrainingRun;
+using test::same_bits;
+using test::short_config;
+using test::TrainingRun;
 
 class TrainerTest : public ::testing::Test {
  protected:
@@ -34,7 +35,7 @@ class TrainerTest : public ::testing::Test {
     return folder(name);
   }
 
-  testing::TemporaryFolder folder_;
+  test::TemporaryFolder folder_;
 };
 
 TEST_F(TrainerTest, RecordsWhatTheDocumentationLists) {
@@ -191,4 +192,4 @@ TEST_F(TrainerTest, ClipsTheGradient) {
 }
 
 }  // namespace
-}  // namespace deq
+}  // namespace deq::lab

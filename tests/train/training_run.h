@@ -6,15 +6,16 @@
 #include <string>
 #include <vector>
 
-#include "deq/train/run.h"
-#include "deq/train/synthetic.h"
-#include "deq/train/trainer.h"
+#include "deq/lab/settings/files.h"
+#include "deq/lab/train/run.h"
+#include "deq/lab/train/synthetic.h"
+#include "deq/lab/train/trainer.h"
 
-namespace deq::testing {
+namespace deq::test {
 
 /// A synthetic experiment of 4 epochs of 8 steps, with whatever a test wants to go wrong in it.
-inline SyntheticConfig short_config() {
-  SyntheticConfig config;
+inline lab::SyntheticConfig short_config() {
+  lab::SyntheticConfig config;
   config.data = {.train_samples = 128, .valid_samples = 32};
   config.train.epochs = 4;
   config.train.batch_size = 16;
@@ -25,14 +26,14 @@ inline SyntheticConfig short_config() {
 }
 
 /// Calls `fault` on every pass before it is used.
-class FaultyTask : public SyntheticTask {
+class FaultyTask : public lab::SyntheticTask {
  public:
-  using Fault = std::function<void(int64_t pass, TaskPass& made)>;
-  FaultyTask(const SyntheticConfig& config, Fault fault)
-      : SyntheticTask(config), fault_(std::move(fault)) {}
+  using Fault = std::function<void(int64_t pass, lab::TaskPass& made)>;
+  FaultyTask(const lab::SyntheticConfig& config, Fault fault)
+      : lab::SyntheticTask(config), fault_(std::move(fault)) {}
 
-  TaskPass forward(const Batch& batch, const EquilibriumPlan& how) override {
-    auto pass = SyntheticTask::forward(batch, how);
+  lab::TaskPass forward(const lab::Batch& batch, const EquilibriumPlan& how) override {
+    auto pass = lab::SyntheticTask::forward(batch, how);
     if (fault_) fault_(passes_, pass);
     ++passes_;
     return pass;
@@ -46,20 +47,20 @@ class FaultyTask : public SyntheticTask {
 
 /// One process that trains in a folder.
 struct TrainingRun {
-  TrainingRun(const SyntheticConfig& config, std::filesystem::path folder,
+  TrainingRun(const lab::SyntheticConfig& config, std::filesystem::path folder,
               FaultyTask::Fault fault = {})
       : task(config, std::move(fault)),
         run(std::move(folder)),
-        trainer(task, config, to_toml(config), run, World::alone(),
-                {.record = [this](const Metrics& line) { lines.push_back(line); },
+        trainer(task, config, lab::to_toml(config), run, lab::World::alone(),
+                {.record = [this](const lab::Metrics& line) { lines.push_back(line); },
                  .progress = {},
                  .warn = [this](const std::string& message) { warnings.push_back(message); },
                  .interrupted = [this] { return interrupted ? interrupted() : 0; }}) {}
 
-  std::vector<Metrics> of(const std::string& split) const {
-    std::vector<Metrics> found;
+  std::vector<lab::Metrics> of(const std::string& split) const {
+    std::vector<lab::Metrics> found;
     for (const auto& line : lines) {
-      if (text(line, "split") == split) found.push_back(line);
+      if (lab::text(line, "split") == split) found.push_back(line);
     }
     return found;
   }
@@ -74,10 +75,10 @@ struct TrainingRun {
 
   FaultyTask task;
   std::filesystem::path run;
-  std::vector<Metrics> lines;
+  std::vector<lab::Metrics> lines;
   std::vector<std::string> warnings;
   std::function<int()> interrupted;
-  Trainer trainer;
+  lab::Trainer trainer;
 };
 
 inline bool same_bits(const std::map<std::string, torch::Tensor>& a,
@@ -87,4 +88,4 @@ inline bool same_bits(const std::map<std::string, torch::Tensor>& a,
          });
 }
 
-}  // namespace deq::testing
+}  // namespace deq::test

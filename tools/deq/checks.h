@@ -1,12 +1,17 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
+#include <cstdint>
+#include <sstream>
 #include <string>
+#include <vector>
 
-namespace deq::cli {
+namespace deq::lab::cli {
 
-/// Refuses what is no whole number above zero in a sentence; CLI11's own check prints an interval.
+/// Refuses, in a sentence, what is no whole number above zero; CLI11's own check prints an
+/// interval.
 inline std::string positive_whole_number(const std::string& text) {
   long long value = 0;
   const auto* end = text.data() + text.size();
@@ -15,4 +20,26 @@ inline std::string positive_whole_number(const std::string& text) {
   return "must be a whole number above zero, not " + text;
 }
 
-}  // namespace deq::cli
+/// Of several such numbers with commas between them. Says of the first part that is none.
+inline std::string positive_whole_numbers(const std::string& list) {
+  for (size_t begin = 0; begin <= list.size();) {
+    const size_t end = std::min(list.find(',', begin), list.size());
+    const auto part = list.substr(begin, end - begin);
+    if (part.empty()) return "has nothing between two commas or at an end: " + list;
+    if (auto fault = positive_whole_number(part); !fault.empty()) return fault;
+    begin = end + 1;
+  }
+  return "";
+}
+
+/// The numbers of lists that positive_whole_numbers() takes.
+inline std::vector<int64_t> numbers_of(const std::vector<std::string>& lists) {
+  std::vector<int64_t> numbers;
+  for (const auto& list : lists) {
+    std::istringstream parts(list);
+    for (std::string part; std::getline(parts, part, ',');) numbers.push_back(std::stoll(part));
+  }
+  return numbers;
+}
+
+}  // namespace deq::lab::cli

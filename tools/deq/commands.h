@@ -2,10 +2,10 @@
 
 #include <CLI/CLI.hpp>
 
-// One file a subcommand. Each adds itself to the program; its work runs when the command line names
-// it.
+// One file per subcommand. Each adds itself to the program; its work runs when the command line
+// names it.
 
-namespace deq::cli {
+namespace deq::lab::cli {
 
 /// Thrown where a command has said all there is to say and leaves with a status of its own.
 struct ExitStatus {
@@ -24,4 +24,4 @@ void add_convert(CLI::App& program);
 void add_doctor(CLI::App& program);
 void add_bench(CLI::App& program);
 
-}  // namespace deq::cli
+}  // namespace deq::lab::cli

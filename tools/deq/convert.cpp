@@ -1,23 +1,24 @@
-#include "deq/train/convert.h"
+#include "lab/train/convert.h"
 
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
-#include "deq/core/error.h"
-#include "deq/io/atomic_file.h"
-#include "deq/io/checkpoint_file.h"
-#include "deq/io/run_folder.h"
-#include "deq/train/checkpoints.h"
-#include "deq/train/run.h"
+#include "core/require.h"
+#include "deq/lab/base/errors.h"
+#include "deq/lab/io/atomic_file.h"
+#include "deq/lab/io/checkpoint_file.h"
+#include "deq/lab/io/run_folder.h"
+#include "deq/lab/train/checkpoints.h"
+#include "deq/lab/train/run.h"
 
-namespace deq::cli {
+namespace deq::lab::cli {
 namespace {
 
 namespace fs = std::filesystem;
 
-struct Arguments {
+struct ConvertArguments {
   std::string in, like, out, prefix;
   bool json = false;
 };
@@ -28,18 +29,18 @@ bool names_a_file(const fs::path& out) {
 
 void require_free(const fs::path& out) {
   if (!names_a_file(out)) return require_free_folder(out);
-  require<UsageError>(!fs::exists(fs::symlink_status(out)), out.string(),
-                      " exists already, and nothing is overwritten");
+  require<UsageError>(!fs::exists(fs::symlink_status(out)),
+                      "{} exists already, and nothing is overwritten", out.string());
 }
 
 Experiment experiment_like(const fs::path& like) {
   if (!fs::is_directory(like)) return read_experiment(like);
-  require<UsageError>(fs::exists(config_file(like)), like.string(),
-                      " holds no run: ", config_file(like).string(), " is missing");
+  require<UsageError>(fs::exists(config_file(like)), "{} holds no run: {} is missing",
+                      like.string(), config_file(like).string());
   return read_experiment(config_file(like));
 }
 
-/// A checkpoint, or a new run folder with that checkpoint as all it has.
+/// A checkpoint, or a new run folder with only that checkpoint.
 void write(const fs::path& out, const Experiment& experiment, const Conversion& conversion,
            const std::vector<std::string>& classes) {
   const TensorFile file{.tensors = conversion.tensors,
@@ -56,9 +57,9 @@ void list(const char* what, const std::vector<std::string>& names) {
   }
 }
 
-void run(const Arguments& arguments) {
+void run_convert(const ConvertArguments& arguments) {
   require_free(arguments.out);
-  require<UsageError>(fs::is_regular_file(arguments.in), arguments.in, " is no file");
+  require<UsageError>(fs::is_regular_file(arguments.in), "{} is no file", arguments.in);
   const auto experiment = experiment_like(arguments.like);
   const auto state_dict = read_safetensors(arguments.in).tensors;
   const auto task = experiment.make_task(torch::kCPU);
@@ -86,7 +87,7 @@ void run(const Arguments& arguments) {
 }  // namespace
 
 void add_convert(CLI::App& program) {
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<ConvertArguments>();
   auto* command = program.add_subcommand(
       "convert", "Make a checkpoint of weights that another program saved, matched by name.");
   command->add_option("IN", arguments->in, "a PyTorch state dict saved as safetensors")->required();
@@ -102,7 +103,7 @@ void add_convert(CLI::App& program) {
                       "take this off the names (default: what all of them share, such as "
                       "\"module.\", where more names fit the model without it)");
   command->add_flag("--json", arguments->json, "print one JSON object that names every difference");
-  command->callback([arguments] { run(*arguments); });
+  command->callback([arguments] { run_convert(*arguments); });
 }
 
-}  // namespace deq::cli
+}  // namespace deq::lab::cli

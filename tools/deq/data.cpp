@@ -1,25 +1,26 @@
 #include "data.h"
 
-#include <fmt/format.h>
-
 #include <iostream>
 #include <memory>
 
 #include "checks.h"
 #include "commands.h"
-#include "deq/core/error.h"
-#include "deq/data/archive.h"
-#include "deq/data/pack_splits.h"
-#include "deq/io/atomic_folder.h"
-#include "deq/train/interruption.h"
+#include "core/require.h"
+#include "data_text.h"
+#include "deq/lab/base/errors.h"
+#include "deq/lab/data/images/archive.h"
+#include "deq/lab/data/images/cifar.h"
+#include "deq/lab/data/images/pack_splits.h"
+#include "lab/io/atomic_folder.h"
+#include "lab/train/interruption.h"
 #include "progress.h"
 
-namespace deq::cli {
+namespace deq::lab::cli {
 namespace {
 
 namespace fs = std::filesystem;
 
-struct Arguments {
+struct DataArguments {
   std::string in, out;
   int64_t samples = 10000, shard_mib = 1024;
   size_t shown = 20;
@@ -35,20 +36,19 @@ void stop_if_interrupted() {
 
 std::function<void(int64_t, int64_t)> shown_by(const std::shared_ptr<ProgressBar>& bar) {
   return [bar](int64_t done, int64_t total) {
-    bar->update(done, total, [done] { return fmt::format("{} images", done); });
+    bar->update(done, total, [] { return ProgressBar::Facts{}; });
   };
 }
 
 ImageCheck look_at(const fs::path& folder, bool quiet, std::optional<int64_t> max_images) {
-  const auto bar = std::make_shared<ProgressBar>("decoding", quiet);
+  const auto bar = std::make_shared<ProgressBar>("decoding", "images", quiet);
   auto check = check_images(folder, {.max_images = max_images, .progress = shown_by(bar)});
   bar->clear();
   return check;
 }
 
-void summary(const Arguments& arguments) {
-  const auto most = arguments.all ? std::nullopt : std::optional(arguments.samples);
-  const auto check = look_at(arguments.in, arguments.json, most);
+template <class Check>
+void summarise(const Check& check, const DataArguments& arguments) {
   if (arguments.json) return print_json(to_json(check));
   print_summary(check);
   if (!check.problems.empty()) {
@@ -57,23 +57,44 @@ void summary(const Arguments& arguments) {
   }
 }
 
-void check(const Arguments& arguments) {
-  const auto check = look_at(arguments.in, arguments.json, std::nullopt);
+void summary(const DataArguments& arguments) {
+  if (holds_texts(arguments.in)) return summarise(check_texts(arguments.in), arguments);
+  const auto most = arguments.all ? std::nullopt : std::optional(arguments.samples);
+  summarise(look_at(arguments.in, arguments.json, most), arguments);
+}
+
+std::string contents(const ImageCheck& check) {
+  int64_t images = 0;
+  for (const auto& split : check.splits) images += split.summary.images;
+  return fmt::format("{} images", images);
+}
+
+std::string contents(const TextCheck& check) {
+  int64_t words = 0;
+  for (const auto& split : check.splits) words += split.words;
+  return fmt::format("{} words", words);
+}
+
+template <class Check>
+void judge(const Check& check, const DataArguments& arguments) {
   if (arguments.json) {
     print_json(to_json(check));
   } else {
     print_problems(check, arguments.shown);
-    int64_t images = 0;
-    for (const auto& split : check.splits) images += split.summary.images;
-    std::cout << fmt::format("{}: {} images, {} problems\n", arguments.in, images,
+    std::cout << fmt::format("{}: {}, {} problems\n", arguments.in, contents(check),
                              check.problems.size());
   }
   if (!check.problems.empty()) throw ExitStatus{kSomethingIsWrong};
 }
 
-void pack(const Arguments& arguments) {
+void check(const DataArguments& arguments) {
+  if (holds_texts(arguments.in)) return judge(check_texts(arguments.in), arguments);
+  judge(look_at(arguments.in, arguments.json, std::nullopt), arguments);
+}
+
+void pack(const DataArguments& arguments) {
   const Interruption interruption;
-  const auto bar = std::make_shared<ProgressBar>("packing", arguments.json);
+  const auto bar = std::make_shared<ProgressBar>("packing", "images", arguments.json);
   const auto packed = pack_splits(
       arguments.in, arguments.out,
       {.shard_bytes = arguments.shard_mib << 20,
@@ -113,16 +134,18 @@ fs::path set_within(const fs::path& folder, const std::string& archive) {
     try {
       return find_images(place).folder;
     } catch (const UsageError&) {
+      require(!holds_python_cifar10(place), "{}{}", archive, kPythonCifar10IsNotRead);
       const std::vector<fs::directory_entry> entries{fs::directory_iterator(place), {}};
-      require(entries.size() == 1 && entries[0].is_directory(), archive,
-              " holds no images that deq knows: neither CIFAR-10's files nor folders of classes "
-              "with .jpg, .jpeg or .png files");
+      require(entries.size() == 1 && entries[0].is_directory(),
+              "{} holds no images that deq knows: neither CIFAR-10's files nor folders of classes "
+              "with .jpg, .jpeg or .png files",
+              archive);
       place = entries[0].path();
     }
   }
 }
 
-void prepare(const Arguments& arguments) {
+void prepare(const DataArguments& arguments) {
   const Interruption interruption;
   AtomicFolder whole(arguments.out);
   unpack_archive(arguments.in, whole.path());
@@ -148,25 +171,27 @@ void prepare(const Arguments& arguments) {
 
 constexpr const char* kSetHelp =
     "a folder with train/ and test/ (or val/) of class folders, class folders themselves, a packed "
-    "set, or CIFAR-10's own files";
+    "set, CIFAR-10's own files, or a text: train.txt, valid.txt, test.txt";
 
-void add_json(CLI::App* command, const std::shared_ptr<Arguments>& arguments) {
+void add_json(CLI::App* command, const std::shared_ptr<DataArguments>& arguments) {
   command->add_flag("--json", arguments->json, "print one JSON object, and no progress");
 }
 
-void add_shown(CLI::App* command, const std::shared_ptr<Arguments>& arguments) {
-  command->add_option("--show", arguments->shown, "name so many problems, count the rest")
+void add_shown(CLI::App* command, const std::shared_ptr<DataArguments>& arguments) {
+  command->add_option("--show", arguments->shown, "name this many problems, count the rest")
       ->capture_default_str();
 }
 
 void add_summary(CLI::App& data) {
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<DataArguments>();
   auto* command = data.add_subcommand(
-      "summary", "Tell what is there: splits, classes, sizes, channels, mean and deviation.");
+      "summary",
+      "Tell what is there. Of images: splits, classes, sizes, channels, mean and deviation; of a "
+      "text: words, vocabulary, and how much of it the training text does not have.");
   command->add_option("PATH", arguments->in, kSetHelp)->required();
   auto* samples = command
                       ->add_option("--samples", arguments->samples,
-                                   "decode at most so many images of a split, spread evenly")
+                                   "decode at most this many images of a split, spread evenly")
                       ->capture_default_str()
                       ->check(positive_whole_number);
   command->add_flag("--all", arguments->all, "decode all images")->excludes(samples);
@@ -175,10 +200,11 @@ void add_summary(CLI::App& data) {
 }
 
 void add_check(CLI::App& data) {
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<DataArguments>();
   auto* command = data.add_subcommand(
       "check",
-      "Decode every image and name what is damaged, missing or unequal; status 1 if anything is.");
+      "Decode every image or read every text, and name what is damaged, missing or unequal; status "
+      "1 if anything is.");
   command->add_option("PATH", arguments->in, kSetHelp)->required();
   add_shown(command, arguments);
   add_json(command, arguments);
@@ -186,7 +212,7 @@ void add_check(CLI::App& data) {
 }
 
 void add_pack(CLI::App& data) {
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<DataArguments>();
   auto* command = data.add_subcommand(
       "pack",
       "Copy an image folder into a few large files, which stream faster (data.format = "
@@ -204,15 +230,14 @@ void add_pack(CLI::App& data) {
 }
 
 void add_prepare(CLI::App& data) {
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<DataArguments>();
   auto* command =
       data.add_subcommand("prepare",
                           "Unpack a downloaded archive of images, check them, and print what a "
                           "configuration needs.");
   command
       ->add_option("ARCHIVE", arguments->in,
-                   "cifar-10-binary.tar.gz, cifar-10-python.tar.gz, or a .tar, .tar.gz, .tar.xz "
-                   "of class folders")
+                   "cifar-10-binary.tar.gz, or a .tar, .tar.gz, .tar.xz of class folders")
       ->required();
   command->add_option("OUT", arguments->out, "the folder to make; must not exist")->required();
   add_shown(command, arguments);
@@ -223,7 +248,8 @@ void add_prepare(CLI::App& data) {
 }  // namespace
 
 void add_data(CLI::App& program) {
-  auto* data = program.add_subcommand("data", "Look at image data, check, pack and prepare it.");
+  auto* data = program.add_subcommand(
+      "data", "Look at images and texts, check them; pack and prepare images.");
   data->require_subcommand(1);
   add_summary(*data);
   add_check(*data);
@@ -231,4 +257,4 @@ void add_data(CLI::App& program) {
   add_prepare(*data);
 }
 
-}  // namespace deq::cli
+}  // namespace deq::lab::cli

@@ -2,9 +2,9 @@
 
 #include <filesystem>
 
-#include "config/document.h"
+#include "lab/config/document.h"
 
-namespace deq::cli {
+namespace deq::lab::cli {
 
 std::string data_folder(const Experiment& experiment) {
   const auto document = config::parse_document(experiment.config, "config", {});
@@ -20,4 +20,4 @@ std::string fault_of_folder(const std::string& folder) {
   return folder + (std::filesystem::exists(folder) ? " is no folder" : " does not exist");
 }
 
-}  // namespace deq::cli
+}  // namespace deq::lab::cli

@@ -2,9 +2,9 @@
 
 #include <string>
 
-#include "deq/train/experiment.h"
+#include "deq/lab/train/experiment.h"
 
-namespace deq::cli {
+namespace deq::lab::cli {
 
 /// Where the configuration says that the data lies; empty where the experiment makes its own.
 std::string data_folder(const Experiment& experiment);
@@ -12,4 +12,4 @@ std::string data_folder(const Experiment& experiment);
 /// "DIR does not exist" or "DIR is no folder"; empty where it is one.
 std::string fault_of_folder(const std::string& folder);
 
-}  // namespace deq::cli
+}  // namespace deq::lab::cli

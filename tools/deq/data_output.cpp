@@ -5,7 +5,7 @@
 
 #include "data.h"
 
-namespace deq::cli {
+namespace deq::lab::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -14,14 +14,6 @@ constexpr size_t kListedClasses = 20;
 
 std::string size_text(const ImageSize& size) {
   return fmt::format("{} × {}", size.width, size.height);
-}
-
-std::string bytes_text(int64_t bytes) {
-  constexpr const char* kUnits[] = {"bytes", "KiB", "MiB", "GiB"};
-  auto value = static_cast<double>(bytes);
-  size_t unit = 0;
-  for (; value >= 1024 && unit + 1 < std::size(kUnits); ++unit) value /= 1024;
-  return fmt::format("{:.{}f} {}", value, unit == 0 ? 0 : 1, kUnits[unit]);
 }
 
 std::string count_text(int64_t count, const char* one, const char* several) {
@@ -108,17 +100,22 @@ Json split_json(const ImageCheck::Split& split) {
 
 }  // namespace
 
+std::string bytes_text(int64_t bytes) {
+  constexpr const char* kUnits[] = {"bytes", "KiB", "MiB", "GiB"};
+  auto value = static_cast<double>(bytes);
+  size_t unit = 0;
+  for (; value >= 1024 && unit + 1 < std::size(kUnits); ++unit) value /= 1024;
+  return fmt::format("{:.{}f} {}", value, unit == 0 ? 0 : 1, kUnits[unit]);
+}
+
 Json to_json(const ImageCheck& check) {
-  Json splits = Json::array(), problems = Json::array();
+  Json splits = Json::array();
   for (const auto& split : check.splits) splits.push_back(split_json(split));
-  for (const auto& [where, what] : check.problems) {
-    problems.push_back({{"where", where}, {"what", what}});
-  }
   return {{"path", check.found.folder.string()},
           {"format", format_key(check.found.layout)},
           {"description", description(check.found.layout)},
           {"splits", splits},
-          {"problems", problems},
+          {"problems", problems_json(check.problems)},
           {"passed_over", check.passed_over}};
 }
 
@@ -133,13 +130,7 @@ void print_summary(const ImageCheck& check) {
 }
 
 void print_problems(const ImageCheck& check, size_t shown) {
-  const auto& problems = check.problems;
-  for (size_t i = 0; i < std::min(shown, problems.size()); ++i) {
-    std::cout << fmt::format("{}: {}\n", problems[i].where, problems[i].what);
-  }
-  if (problems.size() > shown) {
-    std::cout << fmt::format("… and {} more; --show N names as many\n", problems.size() - shown);
-  }
+  print_named(check.problems, shown);
   if (!check.passed_over.empty()) {
     std::cout << fmt::format("not used: {}, such as {}\n",
                              count_text(static_cast<int64_t>(check.passed_over.size()),
@@ -161,4 +152,4 @@ std::string suggested_config(const ImageCheck& check, const std::string& path) {
       small ? "cifar10" : "imagenet", small ? size.height : 224, summary.classes.size());
 }
 
-}  // namespace deq::cli
+}  // namespace deq::lab::cli

@@ -4,24 +4,25 @@
 #include <memory>
 
 #include "commands.h"
-#include "deq/core/cuda.h"
-#include "deq/io/run_folder.h"
-#include "deq/train/synthetic.h"
+#include "deq/lab/io/run_folder.h"
+#include "deq/lab/train/synthetic.h"
+#include "lab/base/device.h"
 #include "output.h"
+#include "standard_output.h"
 #include "training.h"
 
-namespace deq::cli {
+namespace deq::lab::cli {
 namespace {
 
 constexpr int kGammas[] = {0, 1, 2, 4};  // the paper's, Table 4
 
-struct Arguments {
+struct DemoArguments {
   std::string device = "cpu", out;
   int64_t seed = 0;
   bool json = false;
 };
 
-void print_table(const std::vector<Metrics>& results) {
+void print_demo_table(const std::vector<Metrics>& results) {
   std::cout
       << "\n"
          "         validation   |df/dz|      evaluations to 1e-3          evaluations to 1e-6\n"
@@ -41,7 +42,8 @@ void print_table(const std::vector<Metrics>& results) {
          "solving for it, falls as gamma grows.\n\n";
 }
 
-void run(const Arguments& arguments) {
+void run_demo(const DemoArguments& arguments) {
+  outlive_readers();
   const auto folder =
       arguments.out.empty() ? free_run_folder("demo") : std::filesystem::path(arguments.out);
   usable_device(arguments.device);  // refused before anything is made
@@ -65,14 +67,14 @@ void run(const Arguments& arguments) {
   }
   const auto report = write_report(folder, runs, "The synthetic experiment");
   if (arguments.json) return;
-  print_table(results);
+  print_demo_table(results);
   std::cout << fmt::format("runs:   {}\nreport: {}\n", folder.string(), report.string());
 }
 
 }  // namespace
 
 void add_demo(CLI::App& program) {
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<DemoArguments>();
   auto* command = program.add_subcommand(
       "demo", "Run the paper's synthetic experiment for gamma = 0, 1, 2, 4; under a minute.");
   command->add_option(
@@ -83,7 +85,7 @@ void add_demo(CLI::App& program) {
       ->check(CLI::NonNegativeNumber);
   command->add_option("--device", arguments->device, "cpu, cuda or cuda:N")->capture_default_str();
   command->add_flag("--json", arguments->json, "print one JSON object a run, and no progress");
-  command->callback([arguments] { run(*arguments); });
+  command->callback([arguments] { run_demo(*arguments); });
 }
 
-}  // namespace deq::cli
+}  // namespace deq::lab::cli

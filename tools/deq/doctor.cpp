@@ -6,18 +6,21 @@
 
 #include <iostream>
 #include <memory>
+#include <string>
 #include <thread>
 
 #include "commands.h"
 #include "deq/core/cuda.h"
 #include "deq/version.h"
+#include "lab/base/device.h"
 #include "output.h"
+#include "replay_check.h"
 
-namespace deq::cli {
+namespace deq::lab::cli {
 namespace {
 
 Metrics examine() {
-  const auto& cuda = load_cuda();
+  const auto& cuda = cuda_status();
   Metrics facts{{"deq", version()},
                 {"libtorch", TORCH_VERSION},
                 {"compiler", __VERSION__},
@@ -33,8 +36,19 @@ Metrics examine() {
   return facts;
 }
 
-void run(bool json) {
-  const auto facts = examine();
+struct DoctorArguments {
+  std::string device;
+  bool json = false;
+};
+
+void run_doctor(const DoctorArguments& arguments) {
+  auto facts = examine();
+  if (!arguments.device.empty()) {
+    const auto device = usable_device(arguments.device);
+    check_replays(device);
+    facts.emplace_back("replay", device.is_cuda() ? "as evaluated" : "not used on the CPU");
+  }
+  const bool json = arguments.json;
   if (json) {
     std::cout << to_json(facts) << '\n';
     return;
@@ -42,18 +56,21 @@ void run(bool json) {
   for (const auto& [name, value] : facts) {
     std::cout << fmt::format("{:16} {}\n", name, as_text(value));
   }
-  std::cout << (load_cuda().available ? "Everything is there.\n"
-                                      : "Everything for the CPU is there.\n");
+  std::cout << (cuda_status().available ? "Everything is there.\n"
+                                        : "Everything for the CPU is there.\n");
 }
 
 }  // namespace
 
 void add_doctor(CLI::App& program) {
-  const auto json = std::make_shared<bool>(false);
+  const auto arguments = std::make_shared<DoctorArguments>();
   auto* command = program.add_subcommand(
       "doctor", "Say what this program runs on: versions, devices, threads, and what is missing.");
-  command->add_flag("--json", *json, "print one JSON object");
-  command->callback([json] { run(*json); });
+  command->add_flag("--json", arguments->json, "print one JSON object");
+  command->add_option("--device", arguments->device,
+                      "train small models on this device for some steps, and compare what a GPU "
+                      "replays with its evaluation");
+  command->callback([arguments] { run_doctor(*arguments); });
 }
 
-}  // namespace deq::cli
+}  // namespace deq::lab::cli

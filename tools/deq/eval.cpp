@@ -7,19 +7,21 @@
 
 #include "checks.h"
 #include "commands.h"
-#include "deq/core/cuda.h"
 #include "deq/core/error.h"
-#include "deq/train/precision.h"
-#include "deq/train/run.h"
+#include "deq/core/precision.h"
+#include "deq/lab/train/run.h"
+#include "lab/base/device.h"
+#include "lab/report/warnings.h"
+#include "lab/train/run_gaps.h"
 #include "measured_evaluation.h"
 #include "output.h"
 #include "run_arguments.h"
 
-namespace deq::cli {
+namespace deq::lab::cli {
 namespace {
 
-struct Arguments : RunArguments {
-  std::vector<int64_t> budgets;
+struct EvalArguments : RunArguments {
+  std::vector<std::string> budgets;
   bool json = false;
 };
 
@@ -51,27 +53,37 @@ void print_table(const std::vector<Metrics>& rows) {
   for (const auto& line : lines) std::cout << line << '\n';
 }
 
-void print_json(Metrics metrics, const LoadedRun& run) {
-  metrics.insert(metrics.begin(), {"split", run.task->evaluated_split()});
+void print_json(Metrics metrics, const LoadedRun& run_eval) {
+  metrics.insert(metrics.begin(), {"split", run_eval.task->evaluated_split()});
   std::cout << to_json(metrics) << '\n';
 }
 
-void run(const Arguments& arguments) {
+/// What a report would say had the run ended with this evaluation.
+void warn_about(const LoadedRun& run_eval, const std::filesystem::path& folder, Metrics metrics) {
+  auto lines = recorded_lines(folder);
+  metrics.emplace_back("split", "valid");
+  metrics.emplace_back("step", lines.empty() ? 0.0 : number(lines.back(), "step"));
+  lines.push_back(std::move(metrics));
+  print_warnings(warnings_about(lines, run_eval.experiment.recipe));
+}
+
+void run_eval(const EvalArguments& arguments) {
   const auto device = usable_device(arguments.device);
-  const auto run = load_run(arguments.run, device, arguments.which(), arguments.overrides);
-  tell(run.warnings);
-  run.task->model().eval();
+  const auto run_eval = load_run(arguments.run, device, arguments.which(), arguments.overrides);
+  print_warnings(run_eval.warnings);
+  run_eval.task->model().eval();
   const torch::NoGradGuard no_grad;
-  const PrecisionScope precision(run.experiment.recipe.precision, device);
+  const PrecisionScope precision(run_eval.experiment.recipe.precision, device);
   if (!arguments.budgets.empty()) {
-    const auto rows = evaluate_budgets(run, device, arguments.budgets);
+    const auto rows = evaluate_budgets(run_eval, device, numbers_of(arguments.budgets));
     if (!arguments.json) return print_table(rows);
-    for (const auto& row : rows) print_json(row, run);
+    for (const auto& row : rows) print_json(row, run_eval);
     return;
   }
-  auto metrics = evaluate_measured(run, device);
-  append(metrics, run.task->closing());
-  if (arguments.json) return print_json(metrics, run);
+  auto metrics = evaluate_measured(run_eval, device);
+  append(metrics, run_eval.task->closing());
+  warn_about(run_eval, arguments.run, metrics);
+  if (arguments.json) return print_json(metrics, run_eval);
   for (const auto& [name, value] : metrics) {
     std::cout << fmt::format("{:24} {}\n", name, as_text(value));
   }
@@ -80,7 +92,7 @@ void run(const Arguments& arguments) {
 }  // namespace
 
 void add_eval(CLI::App& program) {
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<EvalArguments>();
   auto* command = program.add_subcommand(
       "eval", "Evaluate a run on its validation set: error, stability, cost to converge.");
   add_run_arguments(*command, *arguments, "solver.forward.name=picard");
@@ -88,11 +100,10 @@ void add_eval(CLI::App& program) {
       ->add_option("--budgets", arguments->budgets,
                    "a row for each of these forward budgets, with its time and peak memory, e.g. "
                    "--budgets 1,2,4,8")
-      ->delimiter(',')
-      ->check(positive_whole_number);
+      ->check(positive_whole_numbers);
   command->add_flag("--json", arguments->json,
-                    "print one JSON object (one a budget) with the names of metrics.jsonl");
-  command->callback([arguments] { run(*arguments); });
+                    "print one JSON object (one per budget) with the names of metrics.jsonl");
+  command->callback([arguments] { run_eval(*arguments); });
 }
 
-}  // namespace deq::cli
+}  // namespace deq::lab::cli

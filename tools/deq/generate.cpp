@@ -7,18 +7,18 @@
 
 #include "checks.h"
 #include "commands.h"
-#include "deq/core/cuda.h"
-#include "deq/data/vocabulary.h"
-#include "deq/train/text_generator.h"
+#include "deq/lab/data/text/vocabulary.h"
+#include "deq/lab/train/text_generator.h"
+#include "lab/base/device.h"
 #include "run_arguments.h"
 
-namespace deq::cli {
+namespace deq::lab::cli {
 namespace {
 
-/// Words that are also read from zero, to tell what the start at the last equilibrium saves.
+/// Words that are also read from zero, to measure what the start at the last equilibrium saves.
 constexpr int64_t kCompared = 32;
 
-struct Arguments : RunArguments {
+struct GenerateArguments : RunArguments {
   std::string prompt;
   int64_t words = 100;
   SamplingOptions sampling{};
@@ -39,10 +39,10 @@ std::string as_text(std::string_view word, bool line_begins) {
   return (line_begins ? "" : " ") + std::string(word);
 }
 
-void run(const Arguments& arguments) {
+void run_generate(const GenerateArguments& arguments) {
   TextGenerator generator(arguments.run, arguments.sampling, usable_device(arguments.device),
                           arguments.which(), arguments.overrides);
-  tell(generator.warnings());
+  print_warnings(generator.warnings());
   for (const auto& word : generator.read(arguments.prompt)) {
     std::cerr << "deq: the model does not know \"" << word << "\"\n";
   }
@@ -70,10 +70,10 @@ void run(const Arguments& arguments) {
   }
   std::cout << '\n';
   if (saving.compared == 0) return;
-  // Without the sum, a little less than nothing would be "-0".
+  // Adding 0 makes "-0" a "0".
   const double saved = std::round(100 * (1 - saving.warm_mean() / saving.cold_mean())) + 0.0;
   std::cerr << fmt::format(
-      "deq: {:.1f} evaluations a word from the last equilibrium on, {:.1f} from zero: {:.0f} % "
+      "deq: {:.1f} evaluations per word from the last equilibrium on, {:.1f} from zero: {:.0f} % "
       "saved (first {} words)\n",
       saving.warm_mean(), saving.cold_mean(), saved, saving.compared);
 }
@@ -81,7 +81,7 @@ void run(const Arguments& arguments) {
 }  // namespace
 
 void add_generate(CLI::App& program) {
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<GenerateArguments>();
   auto* command = program.add_subcommand(
       "generate",
       "Continue a text with the language model of a run. The run's data is not needed.");
@@ -94,12 +94,14 @@ void add_generate(CLI::App& program) {
       ->add_option("--temperature", arguments->sampling.temperature,
                    "below 1 likely words become likelier")
       ->capture_default_str();
-  command->add_option("--top", arguments->sampling.top, "only the so many likeliest words; 0: all")
+  command
+      ->add_option("--top", arguments->sampling.top,
+                   "only this many of the likeliest words; 0: all")
       ->capture_default_str();
   command->add_option("--seed", arguments->sampling.seed, "another seed, another text")
       ->capture_default_str();
   command->add_flag("--json", arguments->json, "print one JSON object");
-  command->callback([arguments] { run(*arguments); });
+  command->callback([arguments] { run_generate(*arguments); });
 }
 
-}  // namespace deq::cli
+}  // namespace deq::lab::cli

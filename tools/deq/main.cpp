@@ -1,25 +1,57 @@
 #include <c10/util/Exception.h>
+#include <fmt/format.h>
 
+#include <cerrno>
+#include <csignal>
 #include <exception>
 #include <iostream>
+#include <string_view>
+#include <system_error>
+#include <vector>
 
 #include "commands.h"
 #include "deq/core/error.h"
+#include "deq/lab/base/errors.h"
 #include "deq/version.h"
+#include "lab/base/likely_name.h"
+#include "standard_output.h"
+#include "torch_errors.h"
 
 namespace {
 
 constexpr int kFailed = 1;
 constexpr int kMisuse = 2;
+constexpr int kReaderIsGone = 128 + SIGPIPE;
 
 int complain(const std::string& message, int status) {
-  std::cerr << c10::str("deq: ", message, "\n");  // one write: several processes may fail at once
+  std::cerr << fmt::format("deq: {}\n", message);  // one write: several processes may fail at once
   return status;
 }
 
-}  // namespace
+/// Of what stands for a command and is none. CLI11 would only say that one is missing.
+void require_known_command(const CLI::App& program, int argc, char** argv) {
+  const auto* app = &program;
+  std::string path;
+  for (int i = 1; i < argc && argv[i][0] != '-'; ++i) {
+    std::vector<std::string_view> names;
+    const CLI::App* next = nullptr;
+    for (const auto* command : app->get_subcommands([](const CLI::App*) { return true; })) {
+      names.push_back(command->get_name());
+      if (command->get_name() == argv[i]) next = command;
+    }
+    if (names.empty()) return;  // what follows are arguments
+    if (next == nullptr) {
+      const auto likely = deq::lab::likely_name(argv[i], names);
+      throw deq::lab::UsageError(fmt::format(
+          "unknown command {}{}{}\nRun `deq {}--help` for what there is.", path, argv[i],
+          likely.empty() ? "" : fmt::format("; did you mean {}{}?", path, likely), path));
+    }
+    app = next;
+    path += std::string(argv[i]) + " ";
+  }
+}
 
-int main(int argc, char** argv) {
+int run_program(int argc, char** argv) {
   CLI::App program(
       "Deep equilibrium models: networks whose output is the fixed point z* = f(z*; x) of one "
       "layer.\n"
@@ -36,31 +68,56 @@ int main(int argc, char** argv) {
     return std::string("deq: ") + error.what() + "\nRun `" + command +
            " --help` for what is allowed.\n";
   });
-  deq::cli::add_train(program);
-  deq::cli::add_eval(program);
-  deq::cli::add_predict(program);
-  deq::cli::add_generate(program);
-  deq::cli::add_data(program);
-  deq::cli::add_demo(program);
-  deq::cli::add_report(program);
-  deq::cli::add_reproduce(program);
-  deq::cli::add_convert(program);
-  deq::cli::add_bench(program);
-  deq::cli::add_doctor(program);
+  deq::lab::cli::add_train(program);
+  deq::lab::cli::add_eval(program);
+  deq::lab::cli::add_predict(program);
+  deq::lab::cli::add_generate(program);
+  deq::lab::cli::add_data(program);
+  deq::lab::cli::add_demo(program);
+  deq::lab::cli::add_report(program);
+  deq::lab::cli::add_reproduce(program);
+  deq::lab::cli::add_convert(program);
+  deq::lab::cli::add_bench(program);
+  deq::lab::cli::add_doctor(program);
   try {
+    require_known_command(program, argc, argv);
     program.parse(argc, argv);
-  } catch (const deq::cli::ExitStatus& exit) {
+  } catch (const deq::lab::cli::ExitStatus& exit) {
     return exit.status;
   } catch (const CLI::ParseError& error) {
     return program.exit(error) == 0 ? 0 : kMisuse;
-  } catch (const deq::UsageError& error) {
+  } catch (const deq::lab::UsageError& error) {
     return complain(error.what(), kMisuse);
   } catch (const deq::Error& error) {
     return complain(error.what(), kFailed);
+  } catch (const c10::OutOfMemoryError& error) {
+    return complain(deq::lab::cli::out_of_memory(error.what_without_backtrace()), kFailed);
+  } catch (const std::bad_alloc&) {
+    return complain(deq::lab::cli::out_of_memory(""), kFailed);
   } catch (const c10::Error& error) {
-    return complain(error.what_without_backtrace(), kFailed);
+    const std::string text = error.what_without_backtrace();
+    return complain(deq::lab::cli::is_out_of_memory(text) ? deq::lab::cli::out_of_memory(text)
+                                                          : deq::lab::cli::first_line(text),
+                    kFailed);
   } catch (const std::exception& error) {
     return complain(error.what(), kFailed);
   }
   return 0;
+}
+
+/// What could not be written was not said: its status is not that of success.
+int status_after_output(int status, int failure) {
+  if (failure == 0) return status;
+  if (failure == EPIPE) return status == 0 ? kReaderIsGone : status;  // as if the signal had come
+  return complain(
+      fmt::format("cannot write to standard output: {}", std::generic_category().message(failure)),
+      status == 0 ? kFailed : status);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  deq::lab::cli::StandardOutput output;
+  const int status = run_program(argc, argv);
+  return status_after_output(status, output.finish());
 }

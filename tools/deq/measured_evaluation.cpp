@@ -9,9 +9,9 @@
 #include <limits>
 #include <string_view>
 
-#include "train/memory.h"
+#include "lab/train/memory.h"
 
-namespace deq::cli {
+namespace deq::lab::cli {
 namespace {
 
 /// As if they had not been measured; a table keeps their columns.
@@ -74,7 +74,7 @@ std::vector<Metrics> evaluate_budgets(const LoadedRun& run, torch::Device device
     hurried.forward = with_max_evals(options.forward, budget);
     return hurried;
   };
-  // The first pass pays for kernels that are chosen and memory that is claimed once.
+  // The first pass chooses kernels and claims memory, once.
   const auto first = meter.evaluate(within(*std::min_element(budgets.begin(), budgets.end())));
   if (!std::isfinite(number(first, "nfe_forward"))) {
     std::cerr << "deq: this model has no equilibrium to stop early, one row serves every budget\n";
@@ -89,4 +89,4 @@ std::vector<Metrics> evaluate_budgets(const LoadedRun& run, torch::Device device
   return rows;
 }
 
-}  // namespace deq::cli
+}  // namespace deq::lab::cli

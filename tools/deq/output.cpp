@@ -5,32 +5,43 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "deq/io/atomic_file.h"
-#include "deq/report/report.h"
+#include "deq/lab/io/atomic_file.h"
+#include "lab/report/html_report.h"
 
-namespace deq::cli {
+namespace deq::lab::cli {
 
-std::string to_json(const Metrics& metrics) {
+static nlohmann::ordered_json object_of(const Metrics& metrics) {
   nlohmann::ordered_json object = nlohmann::ordered_json::object();
   for (const auto& [name, value] : metrics) {
     const auto* real = std::get_if<double>(&value);
     if (real != nullptr && !std::isfinite(*real)) continue;
     std::visit([&object, &key = name](const auto& held) { object[key] = held; }, value);
   }
+  return object;
+}
+
+std::string to_json(const Metrics& metrics) {
+  return object_of(metrics).dump();
+}
+
+std::string to_json(const Metrics& metrics, const std::vector<std::string>& warnings) {
+  auto object = object_of(metrics);
+  object["warnings"] = warnings;
   return object.dump();
 }
 
-static std::string number_text(double value, int digits) {
+static std::string rounded_text(double value, int digits) {
   return std::isfinite(value) ? fmt::format("{:.{}g}", value, digits) : "–";
 }
 
 std::string as_text(const MetricValue& value) {
-  if (const auto* real = std::get_if<double>(&value)) return number_text(*real, 6);
+  if (const auto* real = std::get_if<double>(&value)) return rounded_text(*real, 6);
   if (const auto* whole = std::get_if<int64_t>(&value)) return fmt::format("{}", *whole);
   if (const auto* text = std::get_if<std::string>(&value)) return *text;
   std::string list;
   for (const double entry : std::get<std::vector<double>>(value)) {
-    list += (list.empty() ? "" : " ") + number_text(entry, 3);
+    if (!list.empty()) list += ' ';
+    list += rounded_text(entry, 3);
   }
   return list;
 }
@@ -51,4 +62,4 @@ std::filesystem::path write_report(const std::filesystem::path& folder,
   return file;
 }
 
-}  // namespace deq::cli
+}  // namespace deq::lab::cli

@@ -2,13 +2,17 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
-#include "deq/train/metrics.h"
+#include "deq/lab/train/metrics.h"
 
-namespace deq::cli {
+namespace deq::lab::cli {
 
 /// One JSON object on one line; what is not finite is left out.
 std::string to_json(const Metrics& metrics);
+
+/// The same with a list "warnings" at its end.
+std::string to_json(const Metrics& metrics, const std::vector<std::string>& warnings);
 
 /// For people to read; what is not finite is a dash.
 std::string as_text(const MetricValue& value);
@@ -21,4 +25,4 @@ std::filesystem::path write_report(const std::filesystem::path& folder,
                                    const std::vector<std::filesystem::path>& runs,
                                    const std::string& title);
 
-}  // namespace deq::cli
+}  // namespace deq::lab::cli

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -8,16 +9,16 @@
 
 #include "checks.h"
 #include "commands.h"
-#include "deq/core/cuda.h"
 #include "deq/core/error.h"
-#include "deq/io/atomic_file.h"
-#include "deq/train/predictor.h"
+#include "deq/lab/io/atomic_file.h"
+#include "deq/lab/train/predictor.h"
+#include "lab/base/device.h"
 #include "run_arguments.h"
 
-namespace deq::cli {
+namespace deq::lab::cli {
 namespace {
 
-struct Arguments : RunArguments {
+struct PredictArguments : RunArguments {
   std::vector<std::string> images;
   int64_t top = 5;
   bool json = false;
@@ -41,11 +42,11 @@ void print_text(const std::string& image, const Prediction& prediction,
   }
   if (const auto& solve = prediction.solve) {
     std::cout << fmt::format("  {} after {} evaluations, relative residual {:.2e}\n",
-                             name(solve->status), solve->evaluations, solve->relative);
+                             status_name(solve->status), solve->evaluations, solve->relative);
   }
 }
 
-void print_json(const nlohmann::ordered_json& object) {
+void print_prediction_json(const nlohmann::ordered_json& object) {
   // Names of files and folders need not be UTF-8.
   std::cout << object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
 }
@@ -61,41 +62,45 @@ nlohmann::ordered_json as_json(const std::string& image, const Prediction& predi
   if (const auto& solve = prediction.solve) {
     object["evaluations"] = solve->evaluations;
     object["residual"] = solve->relative;
-    object["status"] = name(solve->status);
+    object["status"] = status_name(solve->status);
   }
   return object;
 }
 
-/// Whether it could be read.
-bool predict_one(Predictor& predictor, const std::string& image, const Arguments& arguments) {
+constexpr int kUnreadable = 1, kMissing = 2;
+
+/// 0, or the status that an image without a prediction leads to.
+int predict_one(Predictor& predictor, const std::string& image, const PredictArguments& arguments) {
   try {
     const auto prediction = predictor.predict(read_file(image));
     if (arguments.json) {
-      print_json(as_json(image, prediction, predictor.classes(), arguments.top));
+      print_prediction_json(as_json(image, prediction, predictor.classes(), arguments.top));
     } else {
       print_text(image, prediction, predictor.classes(), arguments.top);
     }
-    return true;
+    return 0;
   } catch (const Error& error) {
     std::cerr << "deq: " << image << " cannot be read: " << error.what() << '\n';
-    if (arguments.json) print_json({{"image", image}, {"error", error.what()}});
-    return false;
+    if (arguments.json) print_prediction_json({{"image", image}, {"error", error.what()}});
+    return std::filesystem::exists(image) ? kUnreadable : kMissing;
   }
 }
 
-void run(const Arguments& arguments) {
+void run_predict(const PredictArguments& arguments) {
   Predictor predictor(arguments.run, usable_device(arguments.device), arguments.which(),
                       arguments.overrides);
-  tell(predictor.warnings());
-  bool all = true;
-  for (const auto& image : arguments.images) all = predict_one(predictor, image, arguments) && all;
-  if (!all) throw ExitStatus{1};
+  print_warnings(predictor.warnings());
+  int status = 0;
+  for (const auto& image : arguments.images) {
+    status = std::max(status, predict_one(predictor, image, arguments));
+  }
+  if (status != 0) throw ExitStatus{status};
 }
 
 }  // namespace
 
 void add_predict(CLI::App& program) {
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<PredictArguments>();
   auto* command = program.add_subcommand(
       "predict", "Say what images show, with the model of a run. The run's data is not needed.");
   add_run_arguments(*command, *arguments, "solver.forward.max_evals=20");
@@ -104,7 +109,7 @@ void add_predict(CLI::App& program) {
       ->capture_default_str()
       ->check(positive_whole_number);
   command->add_flag("--json", arguments->json, "print one JSON object for each image");
-  command->callback([arguments] { run(*arguments); });
+  command->callback([arguments] { run_predict(*arguments); });
 }
 
-}  // namespace deq::cli
+}  // namespace deq::lab::cli

@@ -4,13 +4,17 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <iostream>
+#include <string_view>
+#include <utility>
 
-namespace deq::cli {
+#include "progress_line.h"
+
+namespace deq::lab::cli {
 namespace {
 
 constexpr auto kRedrawInterval = std::chrono::milliseconds(100);
-constexpr int kBarWidth = 24;
 
 std::string duration(double seconds) {
   const auto whole = std::llround(seconds);
@@ -20,35 +24,58 @@ std::string duration(double seconds) {
 
 /// Rate and time left; nothing where there is nothing to tell them from: at the first step, or
 /// where a training that went back stands before it.
-std::string estimate(int64_t steps, int64_t left, double seconds) {
-  if (steps <= 0 || seconds <= 0) return "";
-  const double rate = static_cast<double>(steps) / seconds;
-  return fmt::format("  {:.3g} steps/s  {} left", rate, duration(static_cast<double>(left) / rate));
+std::vector<std::string> estimate(int64_t done, int64_t left, double seconds,
+                                  const std::string& unit) {
+  if (done <= 0 || seconds <= 0) return {};
+  const double rate = static_cast<double>(done) / seconds;
+  return {fmt::format("{:.3g} {}/s", rate, unit),
+          fmt::format("{} left", duration(static_cast<double>(left) / rate))};
+}
+
+/// A dumb terminal shows escapes as they are.
+bool can_redraw() {
+  const char* kind = std::getenv("TERM");
+  return isatty(STDERR_FILENO) == 1 && (kind == nullptr || std::string_view(kind) != "dumb");
 }
 
 }  // namespace
 
-ProgressBar::ProgressBar(std::string label, bool quiet)
-    : label_(std::move(label)), shown_(!quiet && isatty(STDERR_FILENO) == 1) {}
+ProgressBar::ProgressBar(std::string label, std::string unit, bool quiet)
+    : label_(std::move(label)), unit_(std::move(unit)), shown_(!quiet && can_redraw()) {}
 
 ProgressBar::~ProgressBar() {
   clear();
 }
 
-void ProgressBar::update(int64_t done, int64_t total, const std::function<std::string()>& facts) {
+void ProgressBar::update(int64_t done, int64_t total, const std::function<Facts()>& facts) {
   const auto now = Clock::now();
+  if (paused_since_) paused_ += now - *std::exchange(paused_since_, std::nullopt);
   if (!shown_ || (done < total && now - last_ < kRedrawInterval)) return;
   last_ = now;
   if (!begun_) {  // a resumed run does not begin at 0, nor does its first step come at once
     begun_ = done;
     start_ = now;
+    paused_ = {};
   }
-  const int filled = static_cast<int>(kBarWidth * done / total);
-  const double seconds = std::chrono::duration<double>(now - start_).count();
-  std::cerr << fmt::format("\r\033[K{} [{}{}] {}/{}{}  {}", label_,
-                           std::string(static_cast<size_t>(filled), '#'),
-                           std::string(static_cast<size_t>(kBarWidth - filled), '.'), done, total,
-                           estimate(done - *begun_, total - done, seconds), facts())
+  auto [phase, figures] = facts();
+  const double seconds = std::chrono::duration<double>(now - start_ - paused_).count();
+  std::vector<std::string> all;
+  if (!phase.empty()) all.push_back(std::move(phase));
+  for (auto& text : estimate(done - *begun_, total - done, seconds, unit_)) {
+    all.push_back(std::move(text));
+  }
+  for (auto& text : figures) all.push_back(std::move(text));
+  draw(done, total, all);
+}
+
+void ProgressBar::pause(int64_t done, int64_t total, const std::string& phase) {
+  if (!shown_) return;
+  if (!paused_since_) paused_since_ = Clock::now();
+  draw(done, total, {phase});
+}
+
+void ProgressBar::draw(int64_t done, int64_t total, const std::vector<std::string>& facts) {
+  std::cerr << "\r\033[K" + progress_line(label_, done, total, facts, terminal_columns())
             << std::flush;
   drawn_ = true;
 }
@@ -58,4 +85,4 @@ void ProgressBar::clear() {
   drawn_ = false;
 }
 
-}  // namespace deq::cli
+}  // namespace deq::lab::cli

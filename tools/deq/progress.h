@@ -5,30 +5,43 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
-namespace deq::cli {
+namespace deq::lab::cli {
 
-/// A bar with rate and time left on a terminal; elsewhere nothing, so that logs stay readable.
-/// Writes to standard error: standard output holds results only.
+/// A bar with rate and time left on a terminal that can redraw a line; elsewhere nothing, so that
+/// logs stay readable. Writes to standard error: standard output holds results only.
 class ProgressBar {
  public:
-  ProgressBar(std::string label, bool quiet);
+  /// `unit` is what is counted: "steps".
+  ProgressBar(std::string label, std::string unit, bool quiet);
   ~ProgressBar();
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  /// `facts` is what stands behind the bar.
-  void update(int64_t done, int64_t total, const std::function<std::string()>& facts);
+  struct Facts {
+    std::string phase{};
+    std::vector<std::string> figures{};  ///< the most important first
+  };
+  void update(int64_t done, int64_t total, const std::function<Facts()>& facts);
+
+  /// Something else goes on until the next update, whose time is no part of the rate.
+  void pause(int64_t done, int64_t total, const std::string& phase);
+
   /// Takes the bar off the screen, so that a line can be printed.
   void clear();
 
  private:
   using Clock = std::chrono::steady_clock;
-  std::string label_;
+  void draw(int64_t done, int64_t total, const std::vector<std::string>& facts);
+
+  std::string label_, unit_;
   bool shown_;
   bool drawn_ = false;
   std::optional<int64_t> begun_;
   Clock::time_point start_{}, last_{};
+  std::optional<Clock::time_point> paused_since_;
+  Clock::duration paused_{};
 };
 
-}  // namespace deq::cli
+}  // namespace deq::lab::cli

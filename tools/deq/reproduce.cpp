@@ -1,32 +1,32 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
-#include "deq/core/cuda.h"
-#include "deq/core/error.h"
-#include "deq/io/atomic_file.h"
-#include "deq/train/precision.h"
-#include "deq/train/run.h"
-#include "deq/train/trainer.h"
+#include "core/require.h"
+#include "deq/core/precision.h"
+#include "deq/lab/base/errors.h"
+#include "deq/lab/io/atomic_file.h"
+#include "deq/lab/train/run.h"
+#include "deq/lab/train/trainer.h"
+#include "lab/base/device.h"
+#include "lab/reproduce/results.h"
 #include "measured_evaluation.h"
 #include "output.h"
-#include "reproduce/results.h"
 #include "reproduce_list.h"
 #include "reproduce_plan.h"
 #include "run_arguments.h"
+#include "standard_output.h"
 #include "training.h"
 
-namespace deq::cli {
+namespace deq::lab::cli {
 namespace rp = reproduce;
 
 namespace {
 
-std::string to_do(const PlannedRun& run) {
-  switch (run.need) {
+std::string to_do(const PlannedRun& run_reproduce) {
+  switch (run_reproduce.need) {
     case rp::Need::Train:
       return "to train";
     case rp::Need::Resume:
@@ -34,60 +34,63 @@ std::string to_do(const PlannedRun& run) {
     case rp::Need::Nothing:
       break;
   }
-  return run.is_done() ? "done" : "trained, to evaluate";
+  return run_reproduce.is_done() ? "done" : "trained, to evaluate";
 }
 
 void print_plan(const std::vector<PlannedRun>& runs, bool json) {
-  for (const auto& run : runs) {
+  for (const auto& run_reproduce : runs) {
     if (json) {
-      std::cout << to_json(
-                       {{"run", run.name}, {"folder", run.folder.string()}, {"state", to_do(run)}})
+      std::cout << to_json({{"run", run_reproduce.name},
+                            {"folder", run_reproduce.folder.string()},
+                            {"state", to_do(run_reproduce)}})
                 << '\n';
     } else {
-      std::cout << fmt::format("{:20} {:22} {}\n", run.name, to_do(run), run.folder.string());
+      std::cout << fmt::format("{:20} {:22} {}\n", run_reproduce.name, to_do(run_reproduce),
+                               run_reproduce.folder.string());
     }
   }
 }
 
-/// That a model without regularisation diverges is a result of the paper, and no reason to stop.
-void train_run(const PlannedRun& run, const ReproduceArguments& arguments) {
+/// A model without regularisation may diverge: that is a result of the paper and no reason to stop.
+void train_run(const PlannedRun& run_reproduce, const ReproduceArguments& arguments) {
   std::string failure;
   try {
-    train({.experiment = run.experiment,
-           .folder = run.folder,
-           .start = run.need == rp::Need::Resume ? Start::Resumed : Start::New,
+    train({.experiment = run_reproduce.experiment,
+           .folder = run_reproduce.folder,
+           .start = run_reproduce.need == rp::Need::Resume ? Start::Resumed : Start::New,
            .device = arguments.device,
            .quiet = arguments.json,
            .how_to_go_on = "run the same command again to go on"});
   } catch (const DivergedError& error) {
     failure = error.what();
-    std::cerr << fmt::format("{}: {}\n", run.name, failure);
+    std::cerr << fmt::format("{}: {}\n", run_reproduce.name, failure);
   }
-  rp::write_record(run.folder, rp::new_record(run.folder, failure));
+  rp::write_summary(run_reproduce.folder, rp::new_summary(run_reproduce.folder, failure));
 }
 
-void evaluate_run(const PlannedRun& run, const std::vector<int64_t>& budgets,
+void evaluate_run(const PlannedRun& run_reproduce, const std::vector<int64_t>& budgets,
                   torch::Device device) {
-  const auto loaded = load_run(run.folder, device, WhichCheckpoint::Newest, run.data_overrides);
-  tell(loaded.warnings);
+  const auto loaded =
+      load_run(run_reproduce.folder, device, WhichCheckpoint::Newest, run_reproduce.data_overrides);
+  print_warnings(loaded.warnings);
   loaded.task->model().eval();
   const torch::NoGradGuard no_grad;
   const PrecisionScope precision(loaded.experiment.recipe.precision, device);
-  auto results = rp::read_results(run.folder);
+  auto results = rp::read_results(run_reproduce.folder);
   if (results.solves()) {
-    for (auto& row : evaluate_budgets(loaded, device, budgets)) results.record.add(std::move(row));
+    for (auto& row : evaluate_budgets(loaded, device, budgets)) results.summary.add(std::move(row));
   } else {
     evaluate_measured(loaded, device);  // pays for what is chosen and claimed once
-    results.record.add(evaluate_measured(loaded, device));
+    results.summary.add(evaluate_measured(loaded, device));
   }
-  rp::write_record(run.folder, results.record);
+  rp::write_summary(run_reproduce.folder, results.summary);
 }
 
-void perform(const PlannedRun& run, const rp::Exhibit& exhibit,
+void perform(const PlannedRun& run_reproduce, const rp::Exhibit& exhibit,
              const ReproduceArguments& arguments) {
-  if (run.need != rp::Need::Nothing) train_run(run, arguments);
-  const auto budgets = missing_budgets(exhibit, run);
-  if (!budgets.empty()) evaluate_run(run, budgets, usable_device(arguments.device));
+  if (run_reproduce.need != rp::Need::Nothing) train_run(run_reproduce, arguments);
+  const auto budgets = missing_budgets(exhibit, run_reproduce);
+  if (!budgets.empty()) evaluate_run(run_reproduce, budgets, usable_device(arguments.device));
 }
 
 /// On standard error, as all progress.
@@ -113,7 +116,7 @@ struct Written {
   std::vector<Metrics> rows;
 };
 
-/// Our numbers may differ from the paper's, so whose is whose is said.
+/// Our numbers may differ from the paper's, so the page says whose they are.
 std::string about_page(const rp::Exhibit& exhibit) {
   return fmt::format("The paper reports: {} What follows was measured on the runs of this page.",
                      exhibit.about);
@@ -126,10 +129,10 @@ Written write_results(const rp::Exhibit& exhibit, const std::vector<PlannedRun>&
   rp::Results results;
   ReportExtras extras{.about = about_page(exhibit)};
   std::vector<std::filesystem::path> folders;
-  for (const auto& run : runs) {
-    results[run.name] = rp::read_results(run.folder);
-    folders.push_back(run.folder);
-    extras.labels.push_back(rp::label_of(exhibit, run.name));
+  for (const auto& run_reproduce : runs) {
+    results[run_reproduce.name] = rp::read_results(run_reproduce.folder);
+    folders.push_back(run_reproduce.folder);
+    extras.labels.push_back(rp::label_of(exhibit, run_reproduce.name));
   }
   extras.tables = rp::tables_of(exhibit, results);
   extras.figures = rp::figures_of(exhibit, results);
@@ -152,7 +155,8 @@ Selection selection_of(const ReproduceArguments& arguments) {
   return selection;
 }
 
-void run(const ReproduceArguments& arguments) {
+void run_reproduce(const ReproduceArguments& arguments) {
+  outlive_readers();
   const auto recipes = recipes_folder(arguments);
   if (arguments.list) return list_exhibits(recipes, selection_of(arguments), arguments.json);
   require<UsageError>(!arguments.name.empty(),
@@ -211,8 +215,8 @@ void add_reproduce(CLI::App& program) {
   command->add_flag("--json", arguments->json, "print JSON lines, and no progress");
   command->callback([arguments, scale] {
     arguments->scale_is_given = scale->count() > 0;
-    run(*arguments);
+    run_reproduce(*arguments);
   });
 }
 
-}  // namespace deq::cli
+}  // namespace deq::lab::cli

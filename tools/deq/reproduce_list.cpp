@@ -7,9 +7,10 @@
 #include <set>
 
 #include "deq/core/error.h"
+#include "deq/lab/base/errors.h"
 #include "output.h"
 
-namespace deq::cli {
+namespace deq::lab::cli {
 namespace rp = reproduce;
 
 namespace {
@@ -40,7 +41,7 @@ Cost cost_of(const rp::Exhibit& exhibit, const rp::Catalogue& catalogue) {
   return cost;
 }
 
-std::string duration(double minutes) {
+std::string duration_text(double minutes) {
   if (minutes < 1.5) return fmt::format("{:.0f} s", minutes * 60);
   if (minutes < 90) return fmt::format("{:.0f} min", minutes);
   return minutes < 60 * 48 ? fmt::format("{:.0f} h", minutes / 60)
@@ -67,8 +68,9 @@ void print_line(const rp::Exhibit& exhibit, const rp::Catalogue& catalogue, bool
               << '\n';
   } else {
     std::cout << fmt::format("  {:6} {:>2} {:5} {:>8}  {:>5.3g} GiB  {}\n", name(catalogue.scale),
-                             cost.runs, cost.runs == 1 ? "run," : "runs,", duration(cost.minutes),
-                             cost.memory_gib, cost.data == "none" ? "" : "data: " + cost.data);
+                             cost.runs, cost.runs == 1 ? "run," : "runs,",
+                             duration_text(cost.minutes), cost.memory_gib,
+                             cost.data == "none" ? "" : "data: " + cost.data);
   }
 }
 
@@ -87,7 +89,8 @@ std::vector<rp::Exhibit> selected_exhibits(const std::filesystem::path& recipes,
   if (!selection.name.empty()) {
     auto exhibit = rp::read_exhibit(recipes, selection.name);
     if (selection.scale && !is_at(exhibit, *selection.scale)) {
-      throw UsageError(c10::str(exhibit.name, " has no recipe at scale ", name(*selection.scale)));
+      throw UsageError(
+          fmt::format("{} has no recipe at scale {}", exhibit.name, name(*selection.scale)));
     }
     return {std::move(exhibit)};
   }
@@ -120,4 +123,4 @@ void list_exhibits(const std::filesystem::path& recipes, const Selection& select
   }
 }
 
-}  // namespace deq::cli
+}  // namespace deq::lab::cli

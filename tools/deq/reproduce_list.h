@@ -5,7 +5,7 @@
 
 #include "reproduce_plan.h"
 
-namespace deq::cli {
+namespace deq::lab::cli {
 
 /// Which exhibits and scales are listed.
 struct Selection {
@@ -14,7 +14,7 @@ struct Selection {
 };
 
 /// What can be reproduced, and what each costs: a table on standard output, or JSON lines. Throws
-/// UsageError for a name that there is not, at this scale or at all.
+/// UsageError for a name that does not exist, at this scale or at all.
 void list_exhibits(const std::filesystem::path& recipes, const Selection& selection, bool json);
 
-}  // namespace deq::cli
+}  // namespace deq::lab::cli

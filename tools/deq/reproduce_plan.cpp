@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <set>
 
+#include "core/require.h"
 #include "data_folder.h"
-#include "deq/core/error.h"
-#include "deq/data/cifar.h"
-#include "reproduce/results.h"
+#include "deq/lab/base/errors.h"
+#include "deq/lab/data/images/cifar.h"
+#include "lab/reproduce/results.h"
 
-namespace deq::cli {
+namespace deq::lab::cli {
 namespace fs = std::filesystem;
 namespace rp = reproduce;
 
@@ -28,13 +29,14 @@ std::vector<std::string> overrides_for(rp::Data data, const DataFolders& folders
 
 /// Of a folder that the user has named, and that may hold CIFAR-10 in either form.
 std::string fault_of_cifar10(const std::string& folder) {
-  if (cifar10_version(folder) || fs::is_directory(fs::path(folder) / "train")) return "";
+  if (holds_cifar10(folder) || fs::is_directory(fs::path(folder) / "train")) return "";
+  if (holds_python_cifar10(folder)) return folder + kPythonCifar10IsNotRead;
   return folder +
-         " holds neither CIFAR-10's own files (batches.meta.txt or batches.meta) nor folders of "
-         "pictures (train/<class>/*.jpg and test/<class>/*.jpg)";
+         " holds neither CIFAR-10's own files (batches.meta.txt) nor folders of pictures "
+         "(train/<class>/*.jpg and test/<class>/*.jpg)";
 }
 
-/// What is missing is missing for several hours of training: all of it is named at once.
+/// Before hours of training, everything that is missing is named at once.
 void require_data(const std::vector<PlannedRun>& runs, const rp::Exhibit& exhibit,
                   const rp::Catalogue& catalogue, const DataFolders& folders) {
   std::set<std::string> seen;
@@ -48,9 +50,9 @@ void require_data(const std::vector<PlannedRun>& runs, const rp::Exhibit& exhibi
     if (fault.empty() && either_form) fault = fault_of_cifar10(folder);
     if (fault.empty()) continue;
     if (!faults.empty()) faults += ", and ";
-    faults += c10::str(fault, " (name the folder with --", name(data), " DIR)");
+    faults += fmt::format("{} (name the folder with --{} DIR)", fault, name(data));
   }
-  require<UsageError>(faults.empty(), exhibit.name, " needs data that is not there: ", faults);
+  require<UsageError>(faults.empty(), "{} needs data that is not there: {}", exhibit.name, faults);
 }
 
 PlannedRun plan_run(const rp::RunSource& source, const rp::Exhibit& exhibit,
@@ -86,8 +88,8 @@ const std::string& DataFolders::of(rp::Data data) const {
 
 fs::path recipes_folder(const ReproduceArguments& arguments) {
   if (!arguments.recipes.empty()) {
-    require<UsageError>(fs::is_directory(arguments.recipes), "--recipes ", arguments.recipes,
-                        ": there is no such folder");
+    require<UsageError>(fs::is_directory(arguments.recipes),
+                        "--recipes {}: there is no such folder", arguments.recipes);
     return arguments.recipes;
   }
   fs::path here = "configs/reproduce";
@@ -118,11 +120,12 @@ std::vector<PlannedRun> plan_runs(const rp::Exhibit& exhibit, const rp::Catalogu
 
 std::vector<int64_t> missing_budgets(const rp::Exhibit& exhibit, const PlannedRun& run) {
   const auto results = rp::read_results(run.folder);
-  if (!results.record.failure.empty()) return {};  // there is no model worth measuring
+  if (!results.summary.failure.empty()) return {};  // there is no model worth measuring
   auto budgets = rp::needed_budgets(exhibit, run.name, results);
-  std::erase_if(
-      budgets, [&results](int64_t budget) { return results.record.evaluation(budget) != nullptr; });
+  std::erase_if(budgets, [&results](int64_t budget) {
+    return results.summary.evaluation(budget) != nullptr;
+  });
   return budgets;
 }
 
-}  // namespace deq::cli
+}  // namespace deq::lab::cli

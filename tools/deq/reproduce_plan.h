@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "deq/train/experiment.h"
-#include "reproduce/exhibit.h"
-#include "reproduce/run_state.h"
+#include "deq/lab/train/experiment.h"
+#include "lab/reproduce/exhibit.h"
+#include "lab/reproduce/run_state.h"
 
-namespace deq::cli {
+namespace deq::lab::cli {
 
 /// Where the user's data lies; empty: where the configurations say.
 struct DataFolders {
@@ -46,7 +46,7 @@ std::vector<PlannedRun> plan_runs(const reproduce::Exhibit& exhibit,
                                   const reproduce::Catalogue& catalogue,
                                   const ReproduceArguments& arguments);
 
-/// Budgets that the run's record lacks.
+/// Budgets that the run's summary lacks.
 std::vector<int64_t> missing_budgets(const reproduce::Exhibit& exhibit, const PlannedRun& run);
 
-}  // namespace deq::cli
+}  // namespace deq::lab::cli

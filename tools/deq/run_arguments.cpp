@@ -2,7 +2,7 @@
 
 #include <iostream>
 
-namespace deq::cli {
+namespace deq::lab::cli {
 
 void add_run_arguments(CLI::App& command, RunArguments& arguments, const std::string& example) {
   command.add_option("RUN", arguments.run, "a run folder, as `deq train` makes them")->required();
@@ -15,8 +15,8 @@ void add_run_arguments(CLI::App& command, RunArguments& arguments, const std::st
   command.add_option("--device", arguments.device, "cpu, cuda or cuda:N")->capture_default_str();
 }
 
-void tell(const std::vector<std::string>& warnings) {
+void print_warnings(const std::vector<std::string>& warnings) {
   for (const auto& warning : warnings) std::cerr << "deq: " << warning << '\n';
 }
 
-}  // namespace deq::cli
+}  // namespace deq::lab::cli

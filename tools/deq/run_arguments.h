@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "deq/train/run.h"
+#include "deq/lab/train/run.h"
 
-namespace deq::cli {
+namespace deq::lab::cli {
 
 /// What every command that uses a trained model takes.
 struct RunArguments {
@@ -23,6 +23,6 @@ struct RunArguments {
 void add_run_arguments(CLI::App& command, RunArguments& arguments, const std::string& example);
 
 /// To stderr: checkpoints that were passed over, and why.
-void tell(const std::vector<std::string>& warnings);
+void print_warnings(const std::vector<std::string>& warnings);
 
-}  // namespace deq::cli
+}  // namespace deq::lab::cli

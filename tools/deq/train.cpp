@@ -1,27 +1,30 @@
-#include <fmt/format.h>
-
 #include <iostream>
 #include <memory>
 
 #include "commands.h"
-#include "deq/core/error.h"
-#include "deq/distributed/launch.h"
-#include "deq/io/run_folder.h"
-#include "deq/train/run.h"
+#include "core/require.h"
+#include "deq/lab/base/errors.h"
+#include "deq/lab/distributed/launch.h"
+#include "deq/lab/io/run_folder.h"
+#include "deq/lab/train/run.h"
+#include "lab/io/run_lock.h"
+#include "lab/report/warnings.h"
+#include "lab/train/run_gaps.h"
 #include "output.h"
+#include "standard_output.h"
 #include "training.h"
 
-namespace deq::cli {
+namespace deq::lab::cli {
 namespace {
 
-struct Arguments {
+struct TrainArguments {
   std::string config, resume, device = "cpu", out;
   std::vector<std::string> overrides;
   int64_t processes = 1, timeout = 600;
   bool json = false;
 };
 
-TrainingJob job_of(const Arguments& arguments) {
+TrainingJob job_of(const TrainArguments& arguments) {
   TrainingJob job{.device = arguments.device,
                   .timeout = std::chrono::seconds(arguments.timeout),
                   .quiet = arguments.json};
@@ -41,9 +44,20 @@ TrainingJob job_of(const Arguments& arguments) {
 }
 
 /// Starts this very command once for each process; they know from their environment who they are.
-[[noreturn]] void run_in_processes(const Arguments& arguments, const TrainingJob& job) {
+[[noreturn]] void run_in_processes(const TrainArguments& arguments, const TrainingJob& job) {
   require_equal_shares(job.experiment.recipe, arguments.processes);
-  if (job.start == Start::New) require_free_folder(job.folder);
+  const auto cores = usable_cores();
+  if (arguments.device == "cpu" && arguments.processes > cores) {
+    std::cerr << fmt::format(
+        "deq: warning: {} processes share {} {}: fewer would be faster (--nproc {})\n",
+        arguments.processes, cores, cores == 1 ? "core" : "cores", cores);
+  }
+  // Refused here, before every process says the same.
+  if (job.start == Start::New) {
+    require_free_folder(job.folder);
+  } else {
+    const RunLock probe(job.folder);
+  }
   std::vector<std::string> command{"/proc/self/exe", "train"};
   if (job.start == Start::Resumed) {
     command.insert(command.end(), {"--resume", job.folder.string()});
@@ -57,16 +71,21 @@ TrainingJob job_of(const Arguments& arguments) {
   throw ExitStatus{launch_local(arguments.processes, command)};
 }
 
-void run(const Arguments& arguments) {
+void run_train(const TrainArguments& arguments) {
+  outlive_readers();
   const auto job = job_of(arguments);
   if (arguments.processes > 1) run_in_processes(arguments, job);
   auto result = train(job);
   if (!result.is_main) return;
   const auto report = write_report(job.folder, {job.folder}, job.folder.filename().string());
+  const auto warnings = warnings_about(recorded_lines(job.folder), job.experiment.recipe);
+  for (const auto& warning : warnings) {
+    std::cerr << fmt::format("{}: warning: {}\n", job.folder.filename().string(), warning);
+  }
   if (arguments.json) {
     result.last.emplace_back("run", job.folder.string());
     result.last.emplace_back("report", report.string());
-    std::cout << to_json(result.last) << '\n';
+    std::cout << to_json(result.last, warnings) << '\n';
   } else {
     std::cout << fmt::format("run:    {}\nreport: {}\n", job.folder.string(), report.string());
   }
@@ -75,7 +94,7 @@ void run(const Arguments& arguments) {
 }  // namespace
 
 void add_train(CLI::App& program) {
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<TrainArguments>();
   auto* command = program.add_subcommand(
       "train", "Train the model that a configuration file describes, or go on with a run.");
   auto* config = command->add_option("CONFIG", arguments->config,
@@ -96,7 +115,7 @@ void add_train(CLI::App& program) {
       ->excludes(out);
   command
       ->add_option("--nproc", arguments->processes,
-                   "train in so many processes of this machine, which share each batch")
+                   "train in this many processes of this machine, which share each batch")
       ->capture_default_str()
       ->check(CLI::Range(1, 1024));
   command
@@ -106,7 +125,7 @@ void add_train(CLI::App& program) {
       ->check(CLI::Range(1, 1000000));
   command->add_flag("--json", arguments->json,
                     "print the result as one JSON object, and no progress");
-  command->callback([arguments] { run(*arguments); });
+  command->callback([arguments] { run_train(*arguments); });
 }
 
-}  // namespace deq::cli
+}  // namespace deq::lab::cli

@@ -1,36 +1,37 @@
 #include "training.h"
 
-#include <fmt/format.h>
-
 #include <iostream>
+#include <memory>
 
 #include "commands.h"
+#include "core/require.h"
 #include "data_folder.h"
-#include "deq/core/cuda.h"
-#include "deq/core/error.h"
-#include "deq/distributed/world.h"
-#include "deq/io/atomic_file.h"
-#include "deq/io/run_folder.h"
-#include "deq/report/environment.h"
-#include "deq/train/interruption.h"
-#include "deq/train/run.h"
-#include "deq/train/trainer.h"
+#include "deq/lab/base/errors.h"
+#include "deq/lab/distributed/world.h"
+#include "deq/lab/io/atomic_file.h"
+#include "deq/lab/io/run_folder.h"
+#include "deq/lab/train/run.h"
+#include "deq/lab/train/trainer.h"
+#include "lab/base/device.h"
+#include "lab/io/run_lock.h"
+#include "lab/report/environment.h"
+#include "lab/train/interruption.h"
 #include "progress.h"
 
-namespace deq::cli {
+namespace deq::lab::cli {
 namespace {
 
 void require_data(const Experiment& experiment) {
   const auto folder = data_folder(experiment);
   if (folder.empty()) return;
   const auto fault = fault_of_folder(folder);
-  require<UsageError>(fault.empty(), "data.path: ", fault);
+  require<UsageError>(fault.empty(), "data.path: {}", fault);
 }
 
 /// "cuda" is a GPU for each process of a machine.
-torch::Device device_for(const std::string& name, const WorldPlace& place) {
-  return usable_device(name == "cuda" && place.size > 1 ? fmt::format("cuda:{}", place.local_rank)
-                                                        : name);
+torch::Device device_for(const std::string& name, const RankInfo& self) {
+  return usable_device(name == "cuda" && self.size > 1 ? fmt::format("cuda:{}", self.local_rank)
+                                                       : name);
 }
 
 std::string evaluation_line(const Metrics& line, int64_t steps, const std::string& metric) {
@@ -54,11 +55,16 @@ Metrics last_evaluation(const std::filesystem::path& run) {
   return last;
 }
 
-/// For a run of epochs only its last evaluation tells how many steps that were.
-std::string finished_line(const Metrics& last, const Recipe& recipe) {
-  if (last.empty()) return "already finished";  // somebody took its metrics away
-  const auto step = static_cast<int64_t>(number(last, "step"));
-  return fmt::format("already finished, step {} of {}", step, recipe.train.steps.value_or(step));
+std::string phase_name(const StepNews& news) {
+  if (news.phase == TrainingPhase::Pretraining) return "pretraining";
+  return news.nfe_forward > 0 ? "solving" : "training";  // an explicit network solves nothing
+}
+
+ProgressBar::Facts facts_of(const StepNews& news) {
+  return {.phase = phase_name(news),
+          .figures = {fmt::format("loss {:.4g}", news.loss),
+                      fmt::format("nfe {:.0f}", news.nfe_forward),
+                      fmt::format("residual {:.1e}", news.residual)}};
 }
 
 std::string how_to_go_on(const TrainingJob& job) {
@@ -67,32 +73,34 @@ std::string how_to_go_on(const TrainingJob& job) {
 }
 
 /// Everything that can be refused is refused before the folder is made.
-void prepare_folder(const TrainingJob& job) {
-  if (job.start == Start::Resumed) return remove_leftovers(job.folder);
+std::unique_ptr<RunLock> make_folder(const TrainingJob& job) {
   create_run_folder(job.folder);
+  auto lock = std::make_unique<RunLock>(job.folder);
+  require_free_folder(job.folder);  // another process may have trained there a moment ago
   write_file_atomically(config_file(job.folder), job.experiment.config);
   record_environment(job.folder, job.device);
+  return lock;
 }
 
 }  // namespace
 
 void require_equal_shares(const Recipe& recipe, int64_t processes) {
   const auto& train = recipe.train;
-  require<UsageError>(train.batch_size % (processes * train.accumulation) == 0,
-                      "train.batch_size = ", train.batch_size, ", must be a multiple of ",
-                      processes * train.accumulation, ": ", processes,
-                      processes == 1 ? " process" : " processes",
-                      " times train.accumulation = ", train.accumulation);
+  require<UsageError>(
+      train.batch_size % (processes * train.accumulation) == 0,
+      "train.batch_size = {}, must be a multiple of {}: {}{} times train.accumulation = {}",
+      train.batch_size, processes * train.accumulation, processes,
+      processes == 1 ? " process" : " processes", train.accumulation);
 }
 
 TrainingResult train(const TrainingJob& job) {
-  const auto place = place_from_environment();
-  require_equal_shares(job.experiment.recipe, place.size);
+  const auto self = rank_from_environment();
+  require_equal_shares(job.experiment.recipe, self.size);
   require_data(job.experiment);
-  const auto device = device_for(job.device, place);
-  const auto world = place.size == 1 ? World::alone() : World::join(place, device, job.timeout);
+  const auto device = device_for(job.device, self);
+  const auto world = self.size == 1 ? World::alone() : World::join(self, device, job.timeout);
   const std::string label = job.folder.filename().string();
-  ProgressBar bar(label, job.quiet || !world->is_main());
+  ProgressBar bar(label, "steps", job.quiet || !world->is_main());
   const auto warn = [&](const std::string& line) {
     bar.clear();
     std::cerr << fmt::format("{}: {}\n", label, line);
@@ -102,8 +110,14 @@ TrainingResult train(const TrainingJob& job) {
   };
   const Interruption interruption;
   auto end = TrainingEnd::Finished;
-  int64_t steps = 0;  // of the whole training, known from the first step on
+  int64_t steps = 0;  // of the whole training
+  bool has_stepped = false;
+  std::unique_ptr<RunLock> lock;  // of the main rank
   world->run([&] {
+    if (world->is_main() && job.start == Start::Resumed) {
+      lock = std::make_unique<RunLock>(job.folder);
+      remove_leftovers(job.folder);
+    }
     const auto task = job.experiment.make_task(device);
     const std::string metric = task->goal().metric;
     Trainer trainer(*task, job.experiment.recipe, job.experiment.config, job.folder, world,
@@ -114,15 +128,16 @@ TrainingResult train(const TrainingJob& job) {
                          },
                      .progress =
                          [&](const StepNews& news) {
-                           steps = news.steps;
-                           bar.update(news.step, news.steps, [&news] {
-                             return fmt::format("loss {:.4g}  nfe {:.0f}  residual {:.1e}",
-                                                news.loss, news.nfe_forward, news.residual);
-                           });
+                           if (news.phase == TrainingPhase::Evaluating) {
+                             return bar.pause(news.step, news.steps, "evaluating");
+                           }
+                           has_stepped = true;
+                           bar.update(news.step, news.steps, [&news] { return facts_of(news); });
                          },
                      .warn = warn,
                      .interrupted = &Interruption::requested});
-    if (world->is_main()) prepare_folder(job);
+    steps = trainer.steps();
+    if (world->is_main() && job.start == Start::New) lock = make_folder(job);
     if (job.start == Start::Resumed) trainer.resume();
     end = trainer.run();
   });
@@ -135,8 +150,8 @@ TrainingResult train(const TrainingJob& job) {
   }
   if (!world->is_main()) return {.last = {}, .is_main = false};
   auto last = last_evaluation(job.folder);
-  if (steps == 0) say(finished_line(last, job.experiment.recipe));
+  if (!has_stepped) say(fmt::format("already finished, step {} of {}", steps, steps));
   return {.last = std::move(last), .is_main = true};
 }
 
-}  // namespace deq::cli
+}  // namespace deq::lab::cli

@@ -4,10 +4,10 @@
 #include <filesystem>
 #include <string>
 
-#include "deq/train/experiment.h"
-#include "deq/train/metrics.h"
+#include "deq/lab/train/experiment.h"
+#include "deq/lab/train/metrics.h"
 
-namespace deq::cli {
+namespace deq::lab::cli {
 
 enum class Start { New, Resumed };
 
@@ -26,13 +26,13 @@ struct TrainingResult {
   bool is_main = true;  ///< false in the processes that only help
 };
 
-/// Throws UsageError unless a step's batch can be shared evenly by so many processes.
+/// Throws UsageError unless a step's batch can be shared evenly by this many processes.
 void require_equal_shares(const Recipe& recipe, int64_t processes);
 
 /// Trains in the job's folder, which is new or to be resumed, in as many processes as a launcher
-/// has started. Prints one line an evaluation and a progress bar on standard error unless quiet.
-/// A resumed run that has nothing left to do says so. An interrupted training says how to go on and
+/// has started. Prints one line per evaluation and a progress bar on standard error unless quiet. A
+/// resumed run that has nothing left to do says so. An interrupted training says how to go on and
 /// throws ExitStatus.
 TrainingResult train(const TrainingJob& job);
 
-}  // namespace deq::cli
+}  // namespace deq::lab::cli

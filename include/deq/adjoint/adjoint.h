@@ -20,9 +20,10 @@ AdjointRule implicit_rule(Solver solver);
 /// u = g (I + J + … + J^terms). Its residual is not measured: the report has no samples.
 AdjointRule truncated_rule(int64_t terms);
 
-/// z* as a value, with gradient: backward calls `rule` and sends u down the graph of `at.f`. The
-/// rule's report lands in `*report`. Everything it needs lives in the graph, so a layer may be used
-/// many times in one graph and from several threads. Cannot be differentiated twice, and says so.
+/// z* as a value, with gradient: backward calls `rule` and sends u down the graph of f that `at`
+/// was made from. The rule's report lands in `*report`. Everything it needs lives in the graph, so
+/// a layer may be used many times in one graph and from several threads. Cannot be differentiated
+/// twice, and says so.
 torch::Tensor attach_adjoint(const torch::Tensor& z_star, const Linearization& at, AdjointRule rule,
                              std::shared_ptr<Report> report);
 

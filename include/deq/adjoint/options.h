@@ -40,7 +40,7 @@ struct Unrolled {
 using GradientOptions = std::variant<Implicit, Truncated, JacobianFree, Phantom, Unrolled>;
 
 /// "implicit", "truncated", "jacobian-free", "phantom", "unrolled".
-std::string_view name(const GradientOptions& options);
+std::string_view gradient_name(const GradientOptions& options);
 
 /// Throws Error naming the field, its value and the constraint.
 void validate(const GradientOptions& options);

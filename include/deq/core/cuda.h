@@ -1,7 +1,5 @@
 #pragma once
 
-#include <torch/types.h>
-
 #include <string>
 
 namespace deq {
@@ -12,11 +10,8 @@ struct CudaStatus {
   std::string reason;
 };
 
-/// Loads the CUDA plugin (libdeq_cuda.so: next to the program, in ../lib, or where DEQ_CUDA_PLUGIN
-/// says) on the first call. Without it, or without a GPU, everything goes on on the CPU.
-const CudaStatus& load_cuda();
-
-/// "cpu", "cuda" or "cuda:N" as a device that can be used; a UsageError otherwise.
-torch::Device usable_device(const std::string& name);
+/// The CUDA part of the library is libdeq_cuda.so, which lies beside libdeq.so and is loaded with
+/// it where there is an NVIDIA driver. Without it, or without a GPU, everything runs on the CPU.
+const CudaStatus& cuda_status();
 
 }  // namespace deq

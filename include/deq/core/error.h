@@ -1,30 +1,25 @@
 #pragma once
 
-#include <c10/util/StringUtil.h>
-
+#include <algorithm>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace deq {
 
-/// Something could not be done: an option, a shape or a file that cannot be. The message is one
-/// sentence for the user. Numerical trouble never throws; it is named in a Report.
+/// Something could not be done: an option is out of its range, a shape does not fit, a file cannot
+/// be used. The message is one sentence for the user. Numerical trouble never throws; it is named
+/// in a Report.
 class Error : public std::runtime_error {
  public:
-  using std::runtime_error::runtime_error;
-};
+  /// What a message quotes of a file may hold the ends of lines: they become blanks.
+  explicit Error(std::string message) : std::runtime_error(in_one_line(std::move(message))) {}
 
-/// What the user of a program asked for cannot be done as asked (as against: it was tried and
-/// failed).
-class UsageError : public Error {
- public:
-  using Error::Error;
+ private:
+  static std::string in_one_line(std::string message) {
+    std::replace(message.begin(), message.end(), '\n', ' ');
+    return message;
+  }
 };
-
-/// Throws an Error (or another Exception) with the concatenated parts unless `ok`.
-template <class Exception = Error, class... Parts>
-void require(bool ok, const Parts&... parts) {
-  if (!ok) throw Exception(c10::str(parts...));
-}
 
 }  // namespace deq

@@ -3,45 +3,36 @@
 #include <torch/types.h>
 
 #include <memory>
+#include <utility>
 
 namespace deq {
 
-/// Products with J that do not come from f's graph, e.g. because they are replayed.
-class JacobianProducts {
- public:
-  JacobianProducts() = default;
-  JacobianProducts(const JacobianProducts&) = delete;
-  JacobianProducts& operator=(const JacobianProducts&) = delete;
-  virtual ~JacobianProducts() = default;
+class JacobianProducts;
 
-  /// As Linearization::vjp.
-  virtual torch::Tensor vjp(const torch::Tensor& u, bool differentiable) = 0;
-
-  /// uᵀJ, to be read before the next product is made, which may overwrite it.
-  virtual torch::Tensor passing_vjp(const torch::Tensor& u) { return vjp(u, false); }
-  /// Where passing_vjp would copy u to, if anywhere.
-  virtual torch::Tensor place_of_u() const { return {}; }
-};
-
-/// f and its Jacobian J = ∂f/∂z at one point, as a graph: products with J, no J itself.
+/// f's Jacobian J = ∂f/∂z at one point z, as products with J, no J itself.
 /// Samples are taken to be independent: J is block-diagonal over the batch, one [D, D] block each.
-struct Linearization {
-  torch::Tensor z;  ///< [B, D], a leaf that requires grad, detached from whatever produced it
-  torch::Tensor f;  ///< [B, D], f(z) with its graph down to z, the parameters and the inputs;
-                    ///< undefined where there are `products`
-  std::shared_ptr<JacobianProducts> products{};
+class Linearization {
+ public:
+  Linearization() = default;
 
-  int64_t batch() const { return z.size(0); }
-  int64_t dim() const { return z.size(1); }
+  /// From f(z) [B, D] with its graph down to z, a leaf that requires grad and is detached from
+  /// whatever produced it. Products that can be differentiated reach all that f's graph reaches.
+  Linearization(const torch::Tensor& z, const torch::Tensor& f);
+
+  /// For products that are made in another way.
+  explicit Linearization(std::shared_ptr<JacobianProducts> products)
+      : products_(std::move(products)) {}
+
+  const torch::Tensor& z() const;  ///< [B, D]
+  int64_t batch() const { return z().size(0); }
+  int64_t dim() const { return z().size(1); }
 
   /// uᵀJ for every sample, u [B, D]. With `differentiable` the result has a graph of its own.
   torch::Tensor vjp(const torch::Tensor& u, bool differentiable = false) const;
 
-  /// As JacobianProducts.
-  torch::Tensor passing_vjp(const torch::Tensor& u) const {
-    return products ? products->passing_vjp(u) : vjp(u);
-  }
-  torch::Tensor place_of_u() const { return products ? products->place_of_u() : torch::Tensor(); }
+ private:
+  friend JacobianProducts& products_of(const Linearization& at);
+  std::shared_ptr<JacobianProducts> products_;
 };
 
 }  // namespace deq

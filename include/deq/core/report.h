@@ -18,7 +18,7 @@ enum class Status {
   NotRun,  ///< the default: nothing was solved
 };
 
-std::string_view name(Status status);
+std::string_view status_name(Status status);
 
 /// One line that says what to try.
 std::string_view advice(Status status);
@@ -41,7 +41,7 @@ struct SampleReport {
 };
 
 /// Everything a solve says about itself. Residuals are those of the iterate returned, and the trace
-/// holds what happened: one point an observed iterate, never padded.
+/// holds what happened: one point per observed iterate, never padded.
 struct Report {
   Status status = Status::NotRun;
   int64_t evaluations = 0;  ///< of f, trial points and probes included

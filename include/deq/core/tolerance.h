@@ -7,8 +7,8 @@ namespace deq {
 enum class NormScope { PerSample, WholeBatch };
 
 /// An iterate z has converged when  ‖f(z) − z‖₂ ≤ atol + rtol·‖f(z)‖₂.
-/// rtol = 0 is a purely absolute test, atol = 0 a purely relative one, both = 0 never stops early
-/// (but at an exact fixed point).
+/// rtol = 0 is a purely absolute test, atol = 0 a purely relative one. With both 0 only an exact
+/// fixed point stops a solve early.
 struct Tolerance {
   double atol = 0.0;   ///< atol ≥ 0
   double rtol = 1e-3;  ///< rtol ≥ 0

@@ -19,15 +19,15 @@ struct Hutchinson {
 
 void validate(const Hutchinson& options);
 
-/// Where the probes of an estimate come from. The probe of a sample is a function of the key and of
-/// the sample's number alone, so that a batch split over processes meets those of the whole.
+/// Where the probes of an estimate come from. The probe of a sample depends only on the key and on
+/// the sample's number, so that a batch split over processes gets the probes of the whole batch.
 struct ProbeKey {
   uint64_t key = 0;
   int64_t first_sample = 0;  ///< ≥ 0; the number of this batch's first sample in the whole batch
 };
 
 /// An unbiased estimate of ‖J‖²_F for every sample, [B]. With `differentiable` it has a graph to
-/// whatever J depends on but z.
+/// everything J depends on except z.
 torch::Tensor frobenius_squared(const Linearization& at, const Hutchinson& options,
                                 const ProbeKey& key, bool differentiable = false);
 
@@ -43,8 +43,8 @@ torch::Tensor jacobian_penalty(const Linearization& at, const Hutchinson& option
                                std::optional<at::Generator> generator = {});
 
 /// The penalty of Linsley et al. (2020), ‖(1ᵀJ − λ)⁺‖₂ averaged over the batch. It does not bound
-/// the spectral radius (J = [[2, −2], [−2, 2]] has penalty 0 and an eigenvalue 4); here to compare
-/// with.
+/// the spectral radius (J = [[2, −2], [−2, 2]] has penalty 0 and an eigenvalue 4). It is here for
+/// comparison.
 torch::Tensor linsley_penalty(const Linearization& at, double lambda);
 
 }  // namespace deq

@@ -5,9 +5,9 @@
 
 #include <optional>
 
-#include "deq/nn/cell.h"
+#include "deq/core/cell.h"
 
-namespace deq {
+namespace deq::models {
 
 struct ToyOptions {
   int64_t hidden = 50;  ///< hidden ≥ 1
@@ -24,10 +24,12 @@ class ToyCellImpl : public Cell {
   State initial_state(const Inputs& inputs) override;
   Context prepare(const Inputs& inputs) override;
   State step(const State& z, const Context& context) override;
+  /// No number of its own changes once it is made.
+  std::optional<ReplayKey> replay_key() const override { return ReplayKey{}; }
 
  private:
   torch::Tensor w1_, w2_, u_, b_;
 };
 TORCH_MODULE(ToyCell);
 
-}  // namespace deq
+}  // namespace deq::models

@@ -10,19 +10,35 @@
 
 #include "deq/adjoint/adjoint.h"
 #include "deq/adjoint/options.h"
+#include "deq/core/cell.h"
+#include "deq/core/error.h"
 #include "deq/core/linearization.h"
+#include "deq/core/replay.h"
 #include "deq/core/report.h"
-#include "deq/nn/cell.h"
 #include "deq/solvers/solver.h"
 
 namespace deq {
 
+/// What happens when a solve fails: its budget is spent, it stagnates, diverges or is not finite.
+enum class OnFailure {
+  Report,  ///< the best iterate is used, and the report says so
+  Throw,   ///< a ConvergenceError, in forward() or in backward()
+};
+
+/// A solve failed where OnFailure::Throw was asked for. The message is the report's brief().
+class ConvergenceError : public Error {
+ public:
+  using Error::Error;
+};
+
 struct EquilibriumOptions {
   SolverOptions forward = Anderson{};
   GradientOptions gradient = Implicit{};
+  OnFailure on_failure = OnFailure::Report;
   /// ≥ 0. Under autocast in eval mode without gradients a solve goes on in float32 for so many
   /// evaluations at most, or until it has converged: rounded products hide small residuals.
   int64_t float32_evals = 0;
+  Replay replay = Replay::Automatic;
 };
 
 class RecordedStep;
@@ -55,7 +71,7 @@ class Equilibrated {
   const torch::Tensor& z() const { return state.front(); }
 
   /// How the adjoint solve went; status NotRun before backward().
-  const Report& adjoint() const { return *adjoint_; }
+  const Report& adjoint() const;
 
   /// f around the detached z*, for Jacobian penalties and spectra. Shares the graph of the one step
   /// that the gradient needs anyway; where the gradient rule has none, it costs one evaluation. Sum
@@ -67,6 +83,14 @@ class Equilibrated {
   struct Tape;
   std::shared_ptr<Report> adjoint_;
   std::shared_ptr<Tape> tape_;
+};
+
+/// How one pass goes where it differs from the layer's own way.
+struct Pass {
+  State start{};  ///< z₀, e.g. the equilibrium of a similar input; else the cell's
+  const EquilibriumPlan* plan = nullptr;  ///< solved and differentiated otherwise
+  const Solver* solver = nullptr;         ///< solved otherwise; an Unrolled layer is solved too
+  Callback callback{};                    ///< called after each iterate of a solve
 };
 
 /// The layer z* = f(z*; x). It keeps nothing of a pass: it may be called many times in one graph,
@@ -82,39 +106,34 @@ class EquilibriumImpl : public torch::nn::Module {
       : EquilibriumImpl(as_cell(module), options) {}
 
   Equilibrated forward(const torch::Tensor& x) { return forward(Inputs{x}); }
-  Equilibrated forward(const Inputs& inputs) {
-    return forward(inputs, cell_->initial_state(inputs));
-  }
-  /// Starts from `z0`, e.g. the equilibrium of a similar input.
-  Equilibrated forward(const Inputs& inputs, const State& z0);
+  Equilibrated forward(const Inputs& inputs, const Pass& pass = {});
 
-  /// The same layer solved and differentiated otherwise for one pass.
-  Equilibrated forward(const Inputs& inputs, const EquilibriumPlan& plan) {
-    return forward(inputs, cell_->initial_state(inputs), plan);
-  }
-  Equilibrated forward(const Inputs& inputs, const State& z0, const EquilibriumPlan& plan);
+  /// As a module's, with one sentence where CUDA is asked for and cannot be used.
+  void to(torch::Device device, torch::Dtype dtype, bool non_blocking = false) override;
+  void to(torch::Dtype dtype, bool non_blocking = false) override;
+  void to(torch::Device device, bool non_blocking = false) override;
 
-  /// The same layer, solved otherwise for one pass (another budget, another solver). An Unrolled
-  /// layer is solved too.
-  Equilibrated forward(const Inputs& inputs, const Solver& solver, const Callback& callback = {});
+  /// With a clone of its cell, which must have one.
+  std::shared_ptr<torch::nn::Module> clone(
+      const std::optional<torch::Device>& device = std::nullopt) const override;
 
   const std::shared_ptr<Cell>& cell() const { return cell_; }
   const EquilibriumOptions& options() const { return plan_.options(); }
 
  private:
   struct StepRecordings;
-  std::shared_ptr<RecordedStep> record(const StepShape& shape);
+  std::shared_ptr<RecordedStep> record(const EquilibriumPlan& plan, StepShape shape);
   Equilibrated begin(const Inputs& inputs, const StateLayout& layout);
   Equilibrated solve(const EquilibriumPlan& plan, const Inputs& inputs, const State& z0,
                      const Solver& solver, const Callback& callback);
-  void finish_in_float32(const Solver& solver, const Inputs& inputs, const StateLayout& layout,
-                         const Callback& callback, Solution& solution);
+  void finish_in_float32(const EquilibriumPlan& plan, const Inputs& inputs,
+                         const StateLayout& layout, const Callback& callback, Solution& solution);
   Equilibrated unroll(const EquilibriumPlan& plan, const Inputs& inputs, const State& z0,
                       const Unrolled& how);
 
   std::shared_ptr<Cell> cell_;
   EquilibriumPlan plan_;
-  std::shared_ptr<StepRecordings> recordings_;  // a clone of the layer shares them
+  std::shared_ptr<StepRecordings> recordings_;  // a copy of the holder's object shares them
 };
 TORCH_MODULE(Equilibrium);
 

@@ -10,16 +10,16 @@ namespace deq {
 /// ‖vᵢ‖₂ of every slice vᵢ = v[i, …], shaped [n, 1, …, 1].
 torch::Tensor slice_norms(const torch::Tensor& v);
 
-/// Weight normalisation over the first dimension:  wᵢ = gᵢ vᵢ / ‖vᵢ‖₂,  g shaped [n, 1, …, 1].
+/// LayerWeight normalisation over the first dimension:  wᵢ = gᵢ vᵢ / ‖vᵢ‖₂,  g shaped [n, 1, …, 1].
 torch::Tensor normalised_weight(const torch::Tensor& v, const torch::Tensor& g);
 
 /// A layer's weight, kept as it is or as a length and a direction.
-class Weight {
+class LayerWeight {
  public:
   /// Registers `initial` with `owner`: as the parameter <name>, or, when normalised, as <name>_g
   /// (the norms of its slices) and <name>_v (itself).
-  Weight(torch::nn::Module& owner, const std::string& name, const torch::Tensor& initial,
-         bool normalised);
+  LayerWeight(torch::nn::Module& owner, const std::string& name, const torch::Tensor& initial,
+              bool normalised);
 
   /// The weight to compute with, on the tape. A cell asks for it in prepare(), once a solve; under
   /// autocast it comes in the type that autocast would otherwise cast it to at every step.

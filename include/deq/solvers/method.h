@@ -27,10 +27,13 @@ class SlabPool {
   torch::TensorOptions options_;
 };
 
-/// Whether the driver judges an iterate at once, or the method still decides about it.
+/// How the driver judges an iterate. The tries of one line search count as one iterate for every
+/// sample, however many another sample needs.
 enum class Evaluate {
-  Iterate,  ///< a sample that is non-finite or has run away is stopped
-  Trial,    ///< a line search will look at it first
+  Iterate,   ///< a sample that is non-finite or has run away is stopped
+  Trial,     ///< the first of a line search, which still decides about it
+  Retrial,   ///< another of the same step
+  LastTrial  ///< another, and taken as it is
 };
 
 /// One solve in progress, as its method sees it. The driver owns the budget, the convergence test,

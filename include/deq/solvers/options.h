@@ -40,20 +40,20 @@ struct Anderson {
   Guards guards{};
 };
 
-/// "Good" Broyden: a secant approximation of (J − I)⁻¹ that starts from −I. It keeps one slab an
+/// "Good" Broyden: a secant approximation of (J − I)⁻¹ that starts from −I. It keeps one slab per
 /// evaluation (the steps; the updates follow from them), and starts anew when `memory` is full.
 struct Broyden {
   int64_t memory = 60;       ///< memory ≥ 1
   bool line_search = false;  ///< backtrack while a step does not lower the residual
   /// Keep the steps in bfloat16: on a GPU, of float32 states, without a line search. Half the
-  /// memory of a history, and less to read; the iterates are float32 as ever.
+  /// memory of a history, and less to read; the iterates stay float32.
   bool bfloat16_steps = false;
   Tolerance tol{};
   int64_t max_evals = 40;
   Guards guards{};
 };
 
-/// Broyden with a fixed history: the oldest update is dropped when `memory` is full. Two slabs a
+/// Broyden with a fixed history: the oldest update is dropped when `memory` is full. Two slabs per
 /// row.
 struct LimitedBroyden {
   int64_t memory = 8;  ///< memory ≥ 1
@@ -76,7 +76,7 @@ struct NewtonKrylov {
 using SolverOptions = std::variant<Picard, Anderson, Broyden, LimitedBroyden, NewtonKrylov>;
 
 /// "picard", "anderson", "broyden", "limited-broyden", "newton-krylov".
-std::string_view name(const SolverOptions& options);
+std::string_view solver_name(const SolverOptions& options);
 
 /// Throws Error naming solver, field, value and constraint.
 void validate(const SolverOptions& options);

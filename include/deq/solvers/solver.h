@@ -35,7 +35,7 @@ struct Problem {
   Map f;
   JacobianProduct jacobian_product{};
   /// Where f would copy its argument to: a solve on a GPU keeps its iterate there.
-  torch::Tensor place_of_z{};
+  torch::Tensor z_buffer{};
   bool overwrites_results = false;  ///< each evaluation overwrites what the one before it returned
 };
 

@@ -1,8 +1,8 @@
 #include "bench/arguments.h"
 
-#include "deq/io/atomic_file.h"
+#include "deq/lab/io/atomic_file.h"
 
-namespace deq::cli {
+namespace deq::lab::cli {
 
 SolverOptions bench_solver(const std::string& name, int64_t evaluations, double rtol) {
   const Tolerance never{.rtol = rtol};
@@ -22,4 +22,4 @@ void write_bench_json(const nlohmann::ordered_json& result, const BenchArguments
   if (!arguments.json.empty()) write_file_atomically(arguments.json, result.dump(2) + "\n");
 }
 
-}  // namespace deq::cli
+}  // namespace deq::lab::cli

@@ -3,10 +3,10 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "deq/core/precision.h"
 #include "deq/solvers/options.h"
-#include "deq/train/precision.h"
 
-namespace deq::cli {
+namespace deq::lab::cli {
 
 struct BenchArguments {
   std::string device = "cpu", solver = "broyden", json{}, trace{};
@@ -18,7 +18,7 @@ struct BenchArguments {
   int64_t dim = 61440;  // of solvers
 };
 
-/// With a tolerance that is never met: exactly so many evaluations.
+/// With a tolerance that is never met: exactly this many evaluations.
 SolverOptions bench_solver(const std::string& name, int64_t evaluations, double rtol = 0);
 
 /// The type of a precision's products.
@@ -26,4 +26,4 @@ torch::ScalarType product_type(Precision precision);
 
 void write_bench_json(const nlohmann::ordered_json& result, const BenchArguments& arguments);
 
-}  // namespace deq::cli
+}  // namespace deq::lab::cli

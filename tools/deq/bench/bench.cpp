@@ -1,14 +1,13 @@
 #include <map>
 #include <memory>
 
-#include "bench/model.h"
-#include "bench/solvers.h"
+#include "bench/measurements.h"
 #include "checks.h"
 #include "commands.h"
-#include "deq/core/cuda.h"
-#include "deq/models/mdeq_options.h"
+#include "deq/models/mdeq/options.h"
+#include "lab/base/device.h"
 
-namespace deq::cli {
+namespace deq::lab::cli {
 namespace {
 
 const std::map<std::string, Precision> kPrecisions{{"float32", Precision::Float32},
@@ -64,7 +63,7 @@ void add_bench(CLI::App& program) {
   auto* images = add_model(*command, "mdeq", "The multiscale DEQ on random images.", mdeq);
   images->add_option("--preset", mdeq->preset, "the authors' configuration")
       ->capture_default_str()
-      ->check(CLI::IsMember(mdeq_preset_names()));
+      ->check(CLI::IsMember(models::mdeq_preset_names()));
   images->callback([mdeq] {
     bench_model(
         *mdeq_subject(mdeq->preset, mdeq->batch, usable_device(mdeq->device), mdeq->precision),
@@ -85,10 +84,10 @@ void add_bench(CLI::App& program) {
   const auto slabs = std::make_shared<BenchArguments>(BenchArguments{.batch = 96, .forward = 8});
   auto* solvers =
       add_subject(*command, "solvers", "Solvers on a map that costs next to nothing.", slabs);
-  solvers->add_option("--dim", slabs->dim, "numbers a sample")
+  solvers->add_option("--dim", slabs->dim, "numbers per sample")
       ->capture_default_str()
       ->check(positive_whole_number);
   solvers->callback([slabs] { bench_solvers(*slabs); });
 }
 
-}  // namespace deq::cli
+}  // namespace deq::lab::cli

@@ -1,19 +1,18 @@
-#include "bench/model.h"
-
 #include <fmt/format.h>
 #include <torch/autograd.h>
 
 #include <iostream>
 
+#include "bench/measurements.h"
 #include "bench/stopwatch.h"
 #include "bench/trace.h"
 #include "bench/traffic.h"
-#include "deq/core/cuda.h"
 #include "deq/jacobian/frobenius.h"
-#include "deq/train/optimiser.h"
-#include "train/memory.h"
+#include "deq/lab/train/optimiser.h"
+#include "lab/base/device.h"
+#include "lab/train/memory.h"
 
-namespace deq::cli {
+namespace deq::lab::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -181,4 +180,4 @@ void bench_model(Subject& subject, const BenchArguments& arguments) {
   write_bench_json(result, arguments);
 }
 
-}  // namespace deq::cli
+}  // namespace deq::lab::cli

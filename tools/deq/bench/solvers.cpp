@@ -1,17 +1,16 @@
-#include "bench/solvers.h"
-
 #include <fmt/format.h>
 
 #include <iostream>
 
+#include "bench/measurements.h"
 #include "bench/stopwatch.h"
 #include "bench/traffic.h"
-#include "deq/core/cuda.h"
 #include "deq/solvers/solver.h"
+#include "lab/base/device.h"
 
-namespace deq::cli {
+namespace deq::lab::cli {
 
-/// f(z) = a ⊙ z + x reads two numbers a number and writes one: what is left is the solver's.
+/// f(z) = a ⊙ z + x reads two numbers and writes one per entry: the rest is the solver's.
 void bench_solvers(const BenchArguments& arguments) {
   const auto device = usable_device(arguments.device);
   const auto numbers = torch::TensorOptions(device).dtype(storage_type(arguments.precision));
@@ -49,4 +48,4 @@ void bench_solvers(const BenchArguments& arguments) {
   write_bench_json(result, arguments);
 }
 
-}  // namespace deq::cli
+}  // namespace deq::lab::cli

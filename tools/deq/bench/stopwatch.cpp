@@ -8,7 +8,7 @@
 #include <chrono>
 #include <vector>
 
-namespace deq::cli {
+namespace deq::lab::cli {
 namespace {
 
 constexpr int64_t kWarmUps = 4;  // the first passes of a layer choose algorithms and record graphs
@@ -51,4 +51,4 @@ Ceilings measure_ceilings(const torch::Device& device, torch::ScalarType type) {
           .bytes = 2 * static_cast<double>(bytes) / (1e-3 * copy_ms)};
 }
 
-}  // namespace deq::cli
+}  // namespace deq::lab::cli

@@ -4,7 +4,7 @@
 
 #include <functional>
 
-namespace deq::cli {
+namespace deq::lab::cli {
 
 /// Returns when the device has nothing left to do.
 void wait_for(const torch::Device& device);
@@ -15,11 +15,11 @@ double median_ms(const torch::Device& device, int64_t repeats, const std::functi
 
 /// What the device reaches at best, measured here and now.
 struct Ceilings {
-  double flops = 0;  ///< a second, of large matrix products
-  double bytes = 0;  ///< a second, of copies, read and written counted
+  double flops = 0;  ///< per second, of large matrix products
+  double bytes = 0;  ///< per second, of copies, read and written counted
 };
 
 /// `type` is what the products are computed in.
 Ceilings measure_ceilings(const torch::Device& device, torch::ScalarType type);
 
-}  // namespace deq::cli
+}  // namespace deq::lab::cli

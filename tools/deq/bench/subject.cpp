@@ -6,10 +6,10 @@
 #include <cmath>
 #include <regex>
 
-#include "deq/models/mdeq.h"
-#include "deq/models/transformer.h"
+#include "deq/models/mdeq/mdeq.h"
+#include "deq/models/transformer/transformer.h"
 
-namespace deq::cli {
+namespace deq::lab::cli {
 namespace {
 
 constexpr uint64_t kSeed = 0;
@@ -30,10 +30,10 @@ class MdeqSubject final : public Subject {
  public:
   MdeqSubject(const std::string& preset, int64_t batch, const torch::Device& device,
               Precision precision)
-      : preset_(preset), options_(mdeq_preset(preset)), batch_(batch) {
+      : preset_(preset), options_(models::mdeq_preset(preset)), batch_(batch) {
     torch::manual_seed(kSeed);
     size_ = preset.starts_with("cifar") ? 32 : 224;
-    model_ = MdeqClassifier(options_);
+    model_ = models::MdeqClassifier(options_);
     model_->to(device, storage_type(precision));
     const auto numbers = torch::TensorOptions(device).dtype(storage_type(precision));
     images_ = torch::randn({batch, options_.image_channels, size_, size_}, numbers);
@@ -63,9 +63,9 @@ class MdeqSubject final : public Subject {
 
  private:
   std::string preset_;
-  MdeqOptions options_;
+  models::MdeqOptions options_;
   int64_t batch_, size_ = 0;
-  MdeqClassifier model_{nullptr};
+  models::MdeqClassifier model_{nullptr};
   torch::Tensor images_, labels_;
 };
 
@@ -76,7 +76,7 @@ class TransformerSubject final : public Subject {
   TransformerSubject(bool pre_ln, int64_t batch, const torch::Device& device, Precision precision)
       : options_{.pre_ln = pre_ln}, batch_(batch) {
     torch::manual_seed(kSeed);
-    model_ = DeqTransformer(options_);
+    model_ = models::DeqTransformer(options_);
     model_->to(device, storage_type(precision));
     const auto numbers = torch::TensorOptions(device).dtype(storage_type(precision));
     const auto words = numbers.dtype(torch::kInt64);
@@ -121,11 +121,11 @@ class TransformerSubject final : public Subject {
         .to(torch::kInt64);
   }
 
-  TransformerOptions options_;
+  models::TransformerOptions options_;
   int64_t batch_;
-  DeqTransformer model_{nullptr};
+  models::DeqTransformer model_{nullptr};
   torch::Tensor tokens_, targets_;
-  TransformerMemory memory_;
+  models::TransformerMemory memory_;
 };
 
 }  // namespace
@@ -140,4 +140,4 @@ std::unique_ptr<Subject> transformer_subject(bool pre_ln, int64_t batch,
   return std::make_unique<TransformerSubject>(pre_ln, batch, device, precision);
 }
 
-}  // namespace deq::cli
+}  // namespace deq::lab::cli

@@ -3,11 +3,11 @@
 #include <memory>
 #include <string>
 
+#include "deq/core/precision.h"
+#include "deq/lab/train/task.h"
 #include "deq/nn/equilibrium.h"
-#include "deq/train/precision.h"
-#include "deq/train/task.h"
 
-namespace deq::cli {
+namespace deq::lab::cli {
 
 /// A model at fixed shapes, on random data: what `deq bench` measures.
 class Subject {
@@ -33,4 +33,4 @@ std::unique_ptr<Subject> mdeq_subject(const std::string& preset, int64_t batch,
 std::unique_ptr<Subject> transformer_subject(bool pre_ln, int64_t batch,
                                              const torch::Device& device, Precision precision);
 
-}  // namespace deq::cli
+}  // namespace deq::lab::cli

@@ -4,7 +4,7 @@
 
 #include <set>
 
-namespace deq::cli {
+namespace deq::lab::cli {
 
 void write_trace(const std::string& path, const torch::Device& device,
                  const std::function<void()>& work) {
@@ -18,4 +18,4 @@ void write_trace(const std::string& path, const torch::Device& device,
   torch::autograd::profiler::disableProfiler()->save(path);
 }
 
-}  // namespace deq::cli
+}  // namespace deq::lab::cli

@@ -5,11 +5,11 @@
 #include <functional>
 #include <string>
 
-namespace deq::cli {
+namespace deq::lab::cli {
 
 /// Writes what the host and the device did during `work` as a trace that browsers and Perfetto
 /// show.
 void write_trace(const std::string& path, const torch::Device& device,
                  const std::function<void()>& work);
 
-}  // namespace deq::cli
+}  // namespace deq::lab::cli

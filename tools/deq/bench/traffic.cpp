@@ -7,12 +7,12 @@
 #include <memory>
 #include <string_view>
 
-namespace deq::cli {
+namespace deq::lab::cli {
 namespace {
 
 enum class Kind {
   MovesNothing,  ///< a view, or memory that is only taken
-  Whole,         ///< one kernel or several that belong together: what it calls is its own affair
+  Whole,         ///< one kernel or several that belong together: what it calls is not counted
   Perhaps,       ///< counted unless it is made of others
 };
 
@@ -28,7 +28,7 @@ struct Count {
   Call* innermost = nullptr;
 };
 
-thread_local Count count;  // callbacks are plain functions
+thread_local Count counted;  // callbacks are plain functions
 
 double bytes_of(const c10::IValue& value) {
   if (value.isTensor()) {
@@ -37,7 +37,7 @@ double bytes_of(const c10::IValue& value) {
   }
   double sum = 0;
   if (value.isTensorList()) {
-    for (const at::Tensor& tensor : value.toTensorList()) sum += bytes_of(tensor);
+    for (const auto& tensor : value.toTensorVector()) sum += bytes_of(tensor);
   }
   return sum;
 }
@@ -84,7 +84,7 @@ bool inside_a_whole_one(const Call* call) {
 
 std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& function) {
   auto call = std::make_unique<Call>();
-  call->caller = count.innermost;
+  call->caller = counted.innermost;
   const auto name = function.operator_name();
   const auto found =
       name ? c10::Dispatcher::singleton().findSchema(*name) : std::optional<c10::OperatorHandle>();
@@ -96,23 +96,23 @@ std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& function) {
     for (auto* outer = call->caller; outer != nullptr; outer = outer->caller)
       outer->of_others = true;
   }
-  count.innermost = call.get();
+  counted.innermost = call.get();
   return call;
 }
 
 void end(const at::RecordFunction& function, at::ObserverContext* context) {
   auto& call = *static_cast<Call*>(context);
-  count.innermost = call.caller;
+  counted.innermost = call.caller;
   const bool counts = call.kind == Kind::Whole || (call.kind == Kind::Perhaps && !call.of_others);
   if (!counts) return;
-  count.bytes += call.read;
-  for (const auto& output : function.outputs()) count.bytes += bytes_of(output);
+  counted.bytes += call.read;
+  for (const auto& output : function.outputs()) counted.bytes += bytes_of(output);
 }
 
 }  // namespace
 
 double bytes_moved(const std::function<void()>& work) {
-  count = {};
+  counted = {};
   const auto handle = at::addThreadLocalCallback(at::RecordFunctionCallback(begin, end)
                                                      .needsInputs(true)
                                                      .needsOutputs(true)
@@ -124,7 +124,7 @@ double bytes_moved(const std::function<void()>& work) {
     throw;
   }
   at::removeCallback(handle);
-  return count.bytes;
+  return counted.bytes;
 }
 
-}  // namespace deq::cli
+}  // namespace deq::lab::cli

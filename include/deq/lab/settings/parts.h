@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <variant>
+
+#include "deq/adjoint/options.h"
+#include "deq/core/replay.h"
+#include "deq/jacobian/frobenius.h"
+#include "deq/jacobian/schedule.h"
+#include "deq/lab/settings/gamma_control.h"
+#include "deq/solvers/options.h"
+
+// The parts of a configuration that say what is solved and regularised. Each is one TOML table;
+// docs/config.md lists the keys with their ranges.
+
+namespace deq::lab {
+
+/// [solver].
+struct SolverConfig {
+  int64_t float32_evals = 0;
+  Replay replay = Replay::Automatic;
+  SolverOptions forward = Broyden{};
+  SolverOptions adjoint = Broyden{};  ///< used by the implicit gradient only
+};
+
+/// The implicit gradient as a configuration names it: its solver is SolverConfig::adjoint, which
+/// stays in the file when another gradient is tried.
+struct ImplicitGradient {};
+
+/// [gradient].
+using GradientConfig = std::variant<ImplicitGradient, Truncated, JacobianFree, Phantom, Unrolled>;
+
+/// The gradient with its solver, as a layer takes it.
+GradientOptions gradient_options(const GradientConfig& gradient, const SolverOptions& adjoint);
+
+/// [jacobian]: the penalty gamma·‖J‖²_F/D, applied on a training step with the given probability.
+/// Steps are counted from the end of the pretraining.
+struct JacobianConfig {
+  Schedule gamma{.shape = ConstantSchedule{.value = 0.0}};
+  Schedule probability{.shape = ConstantSchedule{.value = 1.0}};
+  Hutchinson estimator{};
+  std::optional<int64_t> stop_epoch{};  ///< from this epoch on there is no penalty
+  GammaControl control{};               ///< [jacobian.control]
+};
+
+}  // namespace deq::lab

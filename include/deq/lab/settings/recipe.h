@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "deq/core/precision.h"
+#include "deq/lab/data/batches/dataset_batches.h"
+#include "deq/lab/data/batches/loader.h"
+#include "deq/lab/settings/learning_rate.h"
+#include "deq/lab/settings/optimiser_options.h"
+#include "deq/lab/settings/parts.h"
+
+namespace deq::lab {
+
+/// [train.pretrain]: at first the layer is unrolled, which needs no equilibrium to be there yet.
+struct PretrainConfig {
+  int64_t steps = 0;
+  int64_t layers = 1;
+  double gamma = 0;
+};
+
+/// [train.loader].
+struct LoaderConfig {
+  LoaderOptions threads{};
+  OnUnreadable unreadable = OnUnreadable::Fail;
+};
+
+/// [train.checkpoints].
+struct CheckpointConfig {
+  std::optional<int64_t> every_steps{};
+  double every_minutes = 10;
+  int64_t keep = 2;
+};
+
+/// [train.failure]: what a step with a loss or gradient that is not finite leads to.
+struct FailureConfig {
+  int64_t skipped_in_a_row = 5;
+  int64_t rollbacks = 3;
+  double lr_factor = 0.5;
+};
+
+/// [train].
+struct TrainConfig {
+  int64_t epochs = 1;
+  std::optional<int64_t> steps{};
+  int64_t batch_size = 64;
+  int64_t accumulation = 1;
+  double lr = 1e-3;
+  std::optional<double> clip_norm{};
+  int64_t random_evals = 0;
+  int64_t eval_every = 1;
+  std::optional<int64_t> eval_every_steps{};
+  std::vector<int64_t> eval_budgets{};
+  int64_t log_every = 50;
+  OptimiserOptions optimiser = Adam{};
+  LearningRateSchedule lr_schedule{};
+  PretrainConfig pretrain{};
+  LoaderConfig loader{};
+  CheckpointConfig checkpoints{};
+  FailureConfig failure{};
+};
+
+/// How a model is trained, whatever the model: what every experiment's configuration begins with.
+struct Recipe {
+  int64_t seed = 0;
+  Precision precision = Precision::Float32;
+  SolverConfig solver{};
+  GradientConfig gradient = ImplicitGradient{};
+  JacobianConfig jacobian{};
+  TrainConfig train{};
+};
+
+}  // namespace deq::lab

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <torch/types.h>
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "deq/lab/settings/recipe.h"
+#include "deq/lab/train/task.h"
+
+namespace deq::lab {
+
+/// What a configuration file describes.
+struct Experiment {
+  std::string name;  ///< as the key `experiment` has it
+  Recipe recipe;
+  std::string config;                                             ///< the effective configuration
+  std::function<std::shared_ptr<Task>(torch::Device)> make_task;  ///< reads data, draws weights
+};
+
+/// How a recipe solves its layers outside of training.
+EquilibriumOptions evaluation_options(const Recipe& recipe);
+
+/// The file with each override "key=value" applied in turn, or a ConfigError.
+Experiment read_experiment(const std::filesystem::path& path,
+                           const std::vector<std::string>& overrides = {});
+
+}  // namespace deq::lab

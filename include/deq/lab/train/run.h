@@ -1,0 +1,68 @@
+#pragma once
+
+#include <torch/types.h>
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "deq/lab/train/experiment.h"
+
+namespace deq::lab {
+
+/// Where things lie in a run folder.
+std::filesystem::path config_file(const std::filesystem::path& run);
+std::filesystem::path metrics_file(const std::filesystem::path& run);
+std::filesystem::path checkpoint_folder(const std::filesystem::path& run);
+
+/// What a checkpoint's tensors that are not the model's begin with.
+inline constexpr std::string_view kOptimiserPrefix = "optimiser/";
+inline constexpr std::string_view kCarriedPrefix = "carried/";
+
+enum class WhichCheckpoint { Newest, Best };
+
+/// Throws UsageError where the folder is missing or holds no run.
+void require_run(const std::filesystem::path& run);
+
+/// Removes what processes that were killed left half-written in the run. Nobody may be training it.
+void remove_leftovers(const std::filesystem::path& run);
+
+/// What every checkpoint of a run says about itself.
+std::map<std::string, std::string> checkpoint_metadata(const std::string& config,
+                                                       const std::vector<std::string>& classes);
+
+/// The names of the classes that it gives; none where whoever wrote it did not know them.
+std::vector<std::string> classes_in(const std::map<std::string, std::string>& metadata);
+
+/// Throws Error where a checkpoint's classes are known and others than the data's are now, or in
+/// another order: its outputs would be taken for something else. `what` names the checkpoint.
+void require_classes(const std::vector<std::string>& checkpoint,
+                     const std::vector<std::string>& data, const std::string& what);
+
+/// What using a model takes of a checkpoint: all except the state of its training.
+struct RunCheckpoint {
+  std::filesystem::path path;
+  std::map<std::string, torch::Tensor> weights;
+  std::vector<std::string> classes;   ///< by name; none where whoever wrote it did not know them
+  std::vector<std::string> warnings;  ///< checkpoints that were passed over, and why
+};
+
+/// Throws Error where no checkpoint is whole.
+RunCheckpoint read_run_checkpoint(const std::filesystem::path& run, WhichCheckpoint which);
+
+/// The experiment of a run, its task with the trained weights.
+struct LoadedRun {
+  Experiment experiment;
+  std::shared_ptr<Task> task;
+  std::vector<std::string> warnings;  ///< checkpoints that were passed over, and why
+};
+
+/// Throws UsageError where the folder is missing or holds no run, Error where no checkpoint is
+/// whole or where they do not fit the configuration.
+LoadedRun load_run(const std::filesystem::path& run, torch::Device device = torch::kCPU,
+                   WhichCheckpoint which = WhichCheckpoint::Newest,
+                   const std::vector<std::string>& overrides = {});
+
+}  // namespace deq::lab

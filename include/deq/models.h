@@ -1,0 +1,26 @@
+#pragma once
+
+// The models: multiscale, Transformer and monotone equilibrium models, and their explicit rivals.
+
+#include "deq/deq.h"
+#include "deq/models/explicit/densenet.h"
+#include "deq/models/explicit/resnet.h"
+#include "deq/models/explicit/stem.h"
+#include "deq/models/mdeq/cell.h"
+#include "deq/models/mdeq/mdeq.h"
+#include "deq/models/mdeq/options.h"
+#include "deq/models/mdeq/segmentation.h"
+#include "deq/models/mdeq/segmentation_options.h"
+#include "deq/models/mdeq/trunk.h"
+#include "deq/models/monotone/cell.h"
+#include "deq/models/monotone/monotone.h"
+#include "deq/models/monotone/options.h"
+#include "deq/models/toy.h"
+#include "deq/models/transformer/adaptive_embedding.h"
+#include "deq/models/transformer/adaptive_softmax.h"
+#include "deq/models/transformer/adaptive_vocabulary.h"
+#include "deq/models/transformer/cell.h"
+#include "deq/models/transformer/options.h"
+#include "deq/models/transformer/positional_encoding.h"
+#include "deq/models/transformer/transformer.h"
+#include "deq/models/transformer/transformer_xl.h"

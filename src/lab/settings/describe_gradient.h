@@ -1,0 +1,48 @@
+#pragma once
+
+#include <string_view>
+
+#include "deq/lab/settings/parts.h"
+#include "lab/config/description.h"
+
+namespace deq::lab::config {
+
+template <>
+struct Alternatives<GradientConfig> {
+  static std::string_view name(const GradientConfig& gradient) {
+    return gradient_name(gradient_options(gradient, SolverOptions{}));
+  }
+  static void carry_over(const GradientConfig&, GradientConfig&) {}
+};
+
+template <class Visitor>
+void describe_own(Visitor&, ImplicitGradient&) {}
+
+template <class Visitor>
+void describe_own(Visitor& v, Truncated& gradient) {
+  v.number("terms", gradient.terms, at_least(0),
+           "Products with the Jacobian in the Neumann series.");
+}
+
+template <class Visitor>
+void describe_own(Visitor&, JacobianFree&) {}
+
+template <class Visitor>
+void describe_own(Visitor& v, Phantom& gradient) {
+  v.number("steps", gradient.steps, at_least(1),
+           "Damped steps from z* that are backpropagated through.");
+  v.number("tau", gradient.tau, above_up_to(0, 1), "The damping: z ← (1 − tau) z + tau f(z).");
+}
+
+template <class Visitor>
+void describe_own(Visitor& v, Unrolled& gradient) {
+  v.number("steps", gradient.steps, at_least(1), "Plain steps from z₀ that replace the solver.");
+}
+
+template <class Visitor>
+void describe(Visitor& v, GradientConfig& gradient) {
+  v.select("name", gradient, "How the gradient passes the equilibrium; implicit is the exact one.");
+  v.alternatives("name", gradient, [](auto& inner, auto& chosen) { describe_own(inner, chosen); });
+}
+
+}  // namespace deq::lab::config

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string_view>
+
+namespace deq::lab::config {
+
+inline constexpr std::string_view kExperimentKey = "experiment";
+inline constexpr std::string_view kSynthetic = "synthetic";
+inline constexpr std::string_view kVision = "vision";
+inline constexpr std::string_view kLanguage = "language";
+inline constexpr std::string_view kSegmentation = "segmentation";
+
+}  // namespace deq::lab::config

@@ -1,0 +1,29 @@
+#include "deq/lab/train/experiment.h"
+
+#include "deq/lab/settings/files.h"
+#include "deq/lab/train/language.h"
+#include "deq/lab/train/segmentation.h"
+#include "deq/lab/train/synthetic.h"
+#include "deq/lab/train/vision.h"
+
+namespace deq::lab {
+
+EquilibriumOptions evaluation_options(const Recipe& recipe) {
+  return {.forward = recipe.solver.forward,
+          .gradient = gradient_options(recipe.gradient, recipe.solver.adjoint),
+          .float32_evals = recipe.solver.float32_evals,
+          .replay = recipe.solver.replay};
+}
+
+Experiment read_experiment(const std::filesystem::path& path,
+                           const std::vector<std::string>& overrides) {
+  const auto experiment = experiment_of(path, overrides);
+  if (experiment == "vision") return experiment_from(load_config<VisionConfig>(path, overrides));
+  if (experiment == "language")
+    return experiment_from(load_config<LanguageConfig>(path, overrides));
+  if (experiment == "segmentation")
+    return experiment_from(load_config<SegmentationConfig>(path, overrides));
+  return experiment_from(load_config<SyntheticConfig>(path, overrides));
+}
+
+}  // namespace deq::lab

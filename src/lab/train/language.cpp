@@ -1,0 +1,179 @@
+#include "deq/lab/train/language.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "deq/core/error.h"
+#include "deq/lab/data/text/corpus.h"
+#include "deq/lab/data/text/segment_batches.h"
+#include "lab/base/random_streams.h"
+#include "lab/train/language_network.h"
+#include "lab/train/make_experiment.h"
+#include "lab/train/model_state.h"
+#include "lab/train/rank_sum.h"
+#include "lab/train/stability.h"
+#include "lab/train/stream_memory.h"
+
+namespace deq::lab {
+namespace {
+
+constexpr int64_t kStabilityStreams = 4;
+
+/// Sums over the words of a text, in a row so that one reduction serves them all.
+struct WordTally {
+  enum Name { kWords, kLoss, kEvaluations, kSegments, kCount };
+  std::array<double, kCount> sums{};
+  std::vector<Report> reports;
+
+  void add(const TextCost& cost) {
+    sums[kWords] += static_cast<double>(cost.nll.numel());
+    sums[kLoss] += cost.nll.to(torch::kFloat64).sum().item<double>();
+    ++sums[kSegments];
+    for (const auto& equilibrium : cost.equilibria) {
+      sums[kEvaluations] += static_cast<double>(equilibrium.report.evaluations);
+      reports.push_back(equilibrium.report);
+    }
+  }
+};
+
+Corpus open_corpus(const TextData& data) {
+  return Corpus(data.path, {.vocabulary = {.max_words = data.max_words.value_or(0),
+                                           .min_count = data.min_count}});
+}
+
+torch::Tensor evaluated_tokens(const Corpus& corpus, const TextData& data) {
+  const auto tokens = corpus.tokens(data.eval_split);
+  return tokens.narrow(0, 0, std::min(tokens.numel(), data.eval_words.value_or(tokens.numel())));
+}
+
+}  // namespace
+
+struct LanguageTask::Parts {
+  LanguageConfig config;
+  torch::Device device;
+  Corpus corpus;
+  std::unique_ptr<LanguageNetwork> network;
+  std::unique_ptr<StreamMemory> memory;  // of the training; none before there are batches
+
+  SegmentBatches evaluation(const Shard& shard) const {
+    return {evaluated_tokens(corpus, config.data), config.data.eval_segment, shard};
+  }
+
+  Batch on_device(const Batch& batch) const {
+    return batch.to(device, storage_type(config.precision));
+  }
+
+  TextCost cost(const Batch& batch, const TextMemory& before, const EquilibriumPlan& how) {
+    return network->forward(batch.tensors[0], batch.tensors[1], before, config.data.eval_memory,
+                            how);
+  }
+};
+
+LanguageTask::LanguageTask(const LanguageConfig& config, torch::Device device) {
+  auto corpus = open_corpus(config.data);
+  const auto generator = random_stream(config.seed, RandomStream::LanguageWeights);
+  auto network = make_language_network(config.model, corpus.vocabulary().size(), generator);
+  parts_ = std::make_unique<Parts>(Parts{.config = config,
+                                         .device = device,
+                                         .corpus = std::move(corpus),
+                                         .network = std::move(network),
+                                         .memory = nullptr});
+  place_model(model(), device, storage_type(config.precision));
+}
+
+LanguageTask::~LanguageTask() = default;
+
+torch::nn::Module& LanguageTask::model() {
+  return parts_->network->module();
+}
+
+std::shared_ptr<const BatchSource> LanguageTask::training_batches(const Shard& shard,
+                                                                  OnUnreadable) {
+  auto source = std::make_shared<SegmentBatches>(parts_->corpus.tokens(CorpusSplit::Train),
+                                                 parts_->config.data.segment, shard);
+  parts_->memory = std::make_unique<StreamMemory>(shard, source->batches());
+  return source;
+}
+
+TaskPass LanguageTask::forward(const Batch& batch, const EquilibriumPlan& how) {
+  auto cost = parts_->network->forward(batch.tensors[0], batch.tensors[1], parts_->memory->next(),
+                                       parts_->config.data.memory, how);
+  auto loss = cost.nll.mean();
+  parts_->memory->remember(std::move(cost.memory), loss.detach());
+  return {.loss = std::move(loss), .equilibria = std::move(cost.equilibria)};
+}
+
+std::map<std::string, torch::Tensor> LanguageTask::carried(World& world) {
+  return parts_->memory->gather(world);
+}
+
+void LanguageTask::carry_on(int64_t step, const std::map<std::string, torch::Tensor>& carried) {
+  parts_->memory->restore(step, carried, parts_->device);
+}
+
+Metrics LanguageTask::evaluate(const EquilibriumPlan& how, World& world) {
+  const int64_t streams = parts_->config.data.eval_streams;
+  // The result is not to depend on the number of ranks: streams that cannot be shared equally are
+  // all read by the first.
+  const bool shared = streams % world.size() == 0;
+  WordTally tally;
+  if (shared || world.is_main()) {
+    const auto source = parts_->evaluation({.batch_size = streams,
+                                            .rank = shared ? world.rank() : 0,
+                                            .ranks = shared ? world.size() : 1});
+    TextMemory memory;
+    for (int64_t index = 0; index < source.batches(); ++index) {
+      auto cost = parts_->cost(parts_->on_device(source.batch(0, index)), memory, how);
+      tally.add(cost);
+      memory = std::move(cost.memory);
+    }
+  }
+  sum_over_ranks(tally.sums, world, parts_->device);
+  const double loss = tally.sums[WordTally::kLoss] / tally.sums[WordTally::kWords];
+  Metrics metrics{{"loss", loss}, {"perplexity", std::exp(loss)}};
+  if (tally.sums[WordTally::kEvaluations] > 0) {
+    metrics.emplace_back("nfe_forward",
+                         tally.sums[WordTally::kEvaluations] / tally.sums[WordTally::kSegments]);
+  }
+  append(metrics, residual_metrics(tally.reports));
+  return metrics;
+}
+
+Metrics LanguageTask::stability(const EquilibriumPlan& how) {
+  const auto streams = std::min(kStabilityStreams, parts_->config.data.eval_streams);
+  const auto source = parts_->evaluation({.batch_size = streams});
+  const torch::NoGradGuard no_grad;
+  auto cost = parts_->cost(parts_->on_device(source.batch(0, 0)), {}, how);
+  if (cost.equilibria.empty()) return {};
+  if (source.batches() > 1) {
+    cost = parts_->cost(parts_->on_device(source.batch(0, 1)), cost.memory, how);
+  }
+  return stability_metrics(cost.equilibria.front(), parts_->config.seed);
+}
+
+int64_t LanguageTask::validation_samples() const {
+  return parts_->evaluation({.batch_size = parts_->config.data.eval_streams}).predictions();
+}
+
+std::string LanguageTask::evaluated_split() const {
+  return parts_->config.data.eval_split == CorpusSplit::Test ? "test" : "valid";
+}
+
+std::vector<models::TiedName> LanguageTask::tied() const {
+  return parts_->network->tied();
+}
+
+std::vector<std::string> LanguageTask::classes() const {
+  const auto& vocabulary = parts_->corpus.vocabulary();
+  std::vector<std::string> words;
+  for (int64_t i = 0; i < vocabulary.size(); ++i) words.emplace_back(vocabulary.word(i));
+  return words;
+}
+
+Experiment experiment_from(const LanguageConfig& config) {
+  return make_experiment<LanguageTask>("language", config);
+}
+
+}  // namespace deq::lab

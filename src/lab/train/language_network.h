@@ -1,0 +1,55 @@
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <torch/nn/module.h>
+
+#include <memory>
+#include <vector>
+
+#include "deq/lab/settings/language.h"
+#include "deq/nn/equilibrium.h"
+
+namespace deq::lab {
+
+/// What a network remembers of the text before: tensors [B, m, …] of the same m positions. Empty at
+/// the beginning of a text.
+using TextMemory = std::vector<torch::Tensor>;
+
+struct TextReading {
+  torch::Tensor hidden;  ///< [B, T, features] what the next words are predicted from
+  TextMemory memory;
+  std::vector<Equilibrated> equilibria;  ///< none from an explicit network
+};
+
+struct TextCost {
+  torch::Tensor nll;  ///< −log p of every target [B, T]
+  TextMemory memory;
+  std::vector<Equilibrated> equilibria;
+};
+
+/// The networks that predict words, under one interface.
+class LanguageNetwork {
+ public:
+  virtual ~LanguageNetwork() = default;
+  virtual torch::nn::Module& module() = 0;
+  /// Names under which published checkpoints repeat a parameter, and its own.
+  virtual std::vector<models::TiedName> tied() const = 0;
+
+  /// The cost of `targets`, the word after each of `tokens`; both [B, T]. At most `capacity`
+  /// positions are remembered.
+  virtual TextCost forward(const torch::Tensor& tokens, const torch::Tensor& targets,
+                           const TextMemory& memory, int64_t capacity,
+                           const EquilibriumPlan& plan) = 0;
+
+  /// The same without targets; where `start` is defined, the solve begins there.
+  virtual TextReading read(const torch::Tensor& tokens, const TextMemory& memory, int64_t capacity,
+                           const EquilibriumPlan& plan, const torch::Tensor& start) = 0;
+
+  /// log p of every word as the next one.
+  virtual torch::Tensor log_probabilities(const torch::Tensor& hidden) = 0;
+};
+
+std::unique_ptr<LanguageNetwork> make_language_network(const LanguageModel& model, int64_t words,
+                                                       at::Generator generator);
+
+}  // namespace deq::lab

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+
+#include "deq/lab/settings/recipe.h"
+#include "deq/nn/equilibrium.h"
+#include "lab/train/gamma_controller.h"
+
+namespace deq::lab {
+
+/// What a training step does, decided before it: a function of recipe, step and controller.
+struct StepPlan {
+  double lr = 0;
+  double gamma = 0;
+  double probability = 0;
+  bool penalised = false;
+  EquilibriumOptions how;
+};
+
+StepPlan plan_step(const Recipe& recipe, const GammaController& controller, int64_t step,
+                   int64_t steps, int64_t steps_per_epoch);
+
+}  // namespace deq::lab

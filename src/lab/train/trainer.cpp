@@ -1,0 +1,340 @@
+#include "deq/lab/train/trainer.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cmath>
+#include <utility>
+
+#include "core/require.h"
+#include "deq/lab/train/checkpoints.h"
+#include "deq/lab/train/optimiser.h"
+#include "deq/lab/train/run.h"
+#include "lab/train/gamma_controller.h"
+#include "lab/train/memory.h"
+#include "lab/train/persistence.h"
+#include "lab/train/run_gaps.h"
+#include "lab/train/step_figures.h"
+#include "lab/train/step_passes.h"
+#include "lab/train/step_plan.h"
+#include "lab/train/training_log.h"
+#include "lab/train/training_state.h"
+#include "lab/train/validation.h"
+
+namespace deq::lab {
+namespace {
+
+using TrainingClock = std::chrono::steady_clock;
+
+double seconds_since(TrainingClock::time_point start) {
+  return std::chrono::duration<double>(TrainingClock::now() - start).count();
+}
+
+}  // namespace
+
+class Trainer::Loop {
+ public:
+  Loop(Task& task, const Recipe& recipe, const std::string& config,
+       const std::filesystem::path& run, std::shared_ptr<World> world, TrainerHooks hooks)
+      : task_(task),
+        recipe_(recipe),
+        run_(run),
+        world_(std::move(world)),
+        hooks_(std::move(hooks)),
+        optimiser_(recipe.train.optimiser, trainable(task.model())),
+        device_(optimiser_.parameters().front().device()),
+        passes_(task, recipe_, world_, optimiser_),
+        validation_(task, recipe_, world_, device_),
+        controller_(recipe.jacobian.control, recipe.jacobian.gamma.at(0)),
+        persistence_(task, optimiser_, world_,
+                     Checkpoints(checkpoint_folder(run), recipe.train.checkpoints.keep), config),
+        steps_per_epoch_(passes_.steps_per_epoch()),
+        steps_(recipe.train.steps.value_or(recipe.train.epochs * steps_per_epoch_)),
+        log_(run, world_, device_,
+             {.batch_size = recipe.train.batch_size, .steps_per_epoch = steps_per_epoch_},
+             hooks_.record) {
+    world_->require_same("the configuration", config);
+    state_.gamma = controller_.gamma();
+    state_ = persistence_.share(state_);
+  }
+
+  void resume() {
+    const auto lines = world_->is_main() ? recorded_lines(run_) : std::vector<Metrics>{};
+    if (world_->is_main()) require_checkpoints(run_, lines);
+    load_state();
+    if (world_->is_main()) {
+      for (const auto& gap : {lost_lines(run_, lines, state_),
+                              lost_checkpoints(run_, lines, state_, recipe_.train)}) {
+        if (!gap.empty()) warn(gap);
+      }
+    }
+    const bool finished = state_.step == steps_;
+    lacks_last_evaluation_ =
+        finished && validation_.of_main(is_evaluated(lines, steps_) ? 1 : 0) == 0;
+    log_.open();
+    go_on_from_state();
+  }
+
+  int64_t steps() const { return steps_; }
+
+  TrainingEnd run() {
+    auto end = TrainingEnd::Finished;
+    world_->run([&] { end = train(); });
+    return end;
+  }
+
+ private:
+  TrainingEnd train() {
+    log_.open();
+    task_.model().train();
+    reset_peak_memory(
+        device_);  // that of a run which this process trained before is not this one's
+    last_saved_ = TrainingClock::now();
+    log_.start(state_.seconds);
+    warn_of_the_plan();
+    if (lacks_last_evaluation_) {
+      warn(
+          fmt::format("the evaluation of step {}, the last, is missing: it is made again", steps_));
+      evaluate();
+    }
+    // Something to go back to, from the first step on.
+    if (state_.step == 0) save();
+    while (state_.step < steps_) {
+      const auto figures = take_step();
+      if (state_.skipped_in_a_row >= recipe_.train.failure.skipped_in_a_row) {
+        go_back();
+        continue;
+      }
+      forget_pretraining();
+      control(figures);
+      const bool improved = evaluation_due() && evaluate();
+      const bool asked = figures[StepFigures::kInterrupted] > 0;
+      if (improved || asked || checkpoint_due()) save();
+      if (improved) persistence_.mark_best(state_.step);
+      if (state_.step % recipe_.train.log_every == 0) log_steps();
+      if (asked && state_.step < steps_) return TrainingEnd::Interrupted;
+    }
+    return TrainingEnd::Finished;
+  }
+
+  // ---- one step ---------------------------------------------------------------------------------
+
+  StepFigures take_step() {
+    plan_ = plan_step(recipe_, controller_, state_.step, steps_, steps_per_epoch_);
+    auto figures = passes_.run(state_.step, plan_);
+    figures[StepFigures::kInterrupted] =
+        hooks_.interrupted && hooks_.interrupted() != 0 ? 1.0 : 0.0;
+    figures.reduce(*world_, device_);
+    gradient_norm_ = gradient_norm(optimiser_.parameters());
+    const bool finite = std::isfinite(figures[StepFigures::kLoss]) && std::isfinite(gradient_norm_);
+    if (finite) {
+      const auto clip = recipe_.train.clip_norm;
+      if (clip && gradient_norm_ > *clip) {
+        scale_gradients(optimiser_.parameters(), *clip / gradient_norm_);
+      }
+      optimiser_.step(plan_.lr * state_.lr_scale);
+      log_.add(figures);
+    }
+    state_.skipped_in_a_row = finite ? 0 : state_.skipped_in_a_row + 1;
+    state_.skipped += finite ? 0 : 1;
+    ++state_.step;
+    show({.step = state_.step,
+          .steps = steps_,
+          .phase = state_.step <= recipe_.train.pretrain.steps ? TrainingPhase::Pretraining
+                                                               : TrainingPhase::Training,
+          .loss = figures[StepFigures::kLoss],
+          .nfe_forward = figures[StepFigures::kForward],
+          .residual = figures[StepFigures::kResidual]});
+    return figures;
+  }
+
+  // ---- what happens between steps ---------------------------------------------------------------
+
+  void control(const StepFigures& figures) {
+    const auto& control = recipe_.jacobian.control;
+    if (!controller_.active() || state_.step <= recipe_.train.pretrain.steps) return;
+    const double figure =
+        figures[control.hold == Held::Residual ? StepFigures::kResidual : StepFigures::kPerSample];
+    if (std::isfinite(figure)) {
+      state_.held_sum += figure;
+      ++state_.held_steps;
+    }
+    if (state_.step % control.every != 0) return;
+    const double measured = control.hold == Held::SpectralRadius
+                                ? validation_.spectral_radius()
+                                : state_.held_sum / static_cast<double>(state_.held_steps);
+    controller_.adjust(measured);
+    state_.held_sum = 0;
+    state_.held_steps = 0;
+  }
+
+  /// From its first equilibrium on the peak of memory is that of the equilibria.
+  void forget_pretraining() {
+    const auto unrolled = recipe_.train.pretrain.steps;
+    if (unrolled > 0 && state_.step == unrolled + 1) reset_peak_memory(device_);
+  }
+
+  bool evaluation_due() const {
+    if (state_.step == steps_) return true;
+    if (const auto every = recipe_.train.eval_every_steps) return state_.step % *every == 0;
+    return state_.step % (recipe_.train.eval_every * steps_per_epoch_) == 0;
+  }
+
+  /// Whether this is the best so far.
+  bool evaluate() {
+    log_steps();
+    show({.step = state_.step, .steps = steps_, .phase = TrainingPhase::Evaluating});
+    state_.seconds = log_.seconds();
+    const auto metrics = validation_.measure(/*closing=*/state_.step == steps_);
+    log_.write_evaluation(state_, state_.seconds, metrics);
+    const auto goal = task_.goal();
+    const double value = number(metrics, goal.metric);
+    const bool improved =
+        std::isfinite(value) &&
+        (!state_.best || (goal.lower_is_better ? value < *state_.best : value > *state_.best));
+    if (improved) {
+      state_.best = value;
+      state_.best_step = state_.step;
+    }
+    return improved;
+  }
+
+  /// Back to the last checkpoint, with a smaller step.
+  void go_back() {
+    const auto& failure = recipe_.train.failure;
+    const std::string what =
+        fmt::format("the loss or its gradient was not finite in {} steps in a row, up to step {}",
+                    state_.skipped_in_a_row, state_.step);
+    const std::string tried =
+        state_.rollbacks == 0 ? "" : fmt::format(", after going back {} times", state_.rollbacks);
+    require<DivergedError>(state_.rollbacks < failure.rollbacks, "training stopped: {}{}; {}", what,
+                           tried, advice_on_failure());
+    const auto before = state_;
+    load_newest();
+    state_.lr_scale = before.lr_scale * failure.lr_factor;
+    state_.skipped = before.skipped;
+    state_.skipped_in_a_row = 0;
+    state_.rollbacks = before.rollbacks + 1;
+    warn(fmt::format("{}: going back to step {} with the learning rate times {:g}", what,
+                     state_.step, state_.lr_scale));
+    save();  // so that a resumed run knows
+  }
+
+  std::string advice_on_failure() const {
+    for (const auto& report : passes_.last_reports()) {
+      if (!report.converged()) return std::string(advice(report.status));
+    }
+    return "lower train.lr or set train.clip_norm";
+  }
+
+  // ---- what is said -----------------------------------------------------------------------------
+
+  void log_steps() {
+    if (!log_.has_steps()) return;
+    Metrics last;
+    for (const auto& metric : residual_metrics(passes_.last_reports())) {
+      if (metric.first != "residual") last.push_back(metric);
+    }
+    append(last, {{"gamma", plan_.gamma}, {"probability", plan_.probability}});
+    if (controller_.smoothed()) last.emplace_back("held", *controller_.smoothed());
+    append(last, {{"lr", plan_.lr * state_.lr_scale},
+                  {"grad_norm", gradient_norm_},
+                  {"skipped_steps", state_.skipped},
+                  {"rollbacks", state_.rollbacks}});
+    log_.write_steps(state_, last);
+  }
+
+  void show(const StepNews& news) const {
+    if (world_->is_main() && hooks_.progress) hooks_.progress(news);
+  }
+
+  void warn_of_the_plan() const {
+    const auto unrolled = recipe_.train.pretrain.steps;
+    if (state_.step < steps_ && steps_ <= unrolled) {
+      warn(
+          fmt::format("all {} steps are pretraining (train.pretrain.steps = {}): the layer is "
+                      "unrolled in them and never solved for its equilibrium",
+                      steps_, unrolled));
+    }
+  }
+
+  void warn(const std::string& message) const {
+    if (world_->is_main() && hooks_.warn) hooks_.warn(message);
+  }
+
+  // ---- checkpoints ------------------------------------------------------------------------------
+
+  bool checkpoint_due() {
+    if (state_.step == steps_) return true;
+    const auto& policy = recipe_.train.checkpoints;
+    if (policy.every_steps && state_.step % *policy.every_steps == 0) return true;
+    // The clocks of ranks differ: the main one's decides, where all of them look.
+    if (state_.step % recipe_.train.log_every != 0) return false;
+    return validation_.of_main(seconds_since(last_saved_)) > 60 * policy.every_minutes;
+  }
+
+  void save() {
+    log_steps();
+    state_.seconds = log_.seconds();
+    state_.gamma = controller_.gamma();
+    state_.held_smoothed = controller_.smoothed();
+    last_saved_ = TrainingClock::now();
+    persistence_.save(state_);
+  }
+
+  void load_newest() {
+    load_state();
+    go_on_from_state();
+  }
+
+  void load_state() {
+    state_ = persistence_.load_newest(state_, [this](const std::string& why) { warn(why); });
+  }
+
+  void go_on_from_state() {
+    controller_.restore(state_.gamma, state_.held_smoothed);
+    passes_.seek(state_.step);
+    log_.rewind(state_.step);
+  }
+
+  Task& task_;
+  Recipe recipe_;
+  std::filesystem::path run_;
+  std::shared_ptr<World> world_;
+  TrainerHooks hooks_;
+  Optimiser optimiser_;
+  torch::Device device_;
+  StepPasses passes_;
+  Validation validation_;
+  GammaController controller_;
+  Persistence persistence_;
+  int64_t steps_per_epoch_, steps_;
+  TrainingLog log_;
+
+  TrainingState state_;
+  bool lacks_last_evaluation_ = false;
+  StepPlan plan_;
+  double gradient_norm_ = 0;
+  TrainingClock::time_point last_saved_;
+};
+
+Trainer::Trainer(Task& task, const Recipe& recipe, const std::string& config,
+                 const std::filesystem::path& run, std::shared_ptr<World> world, TrainerHooks hooks)
+    : loop_(std::make_unique<Loop>(task, recipe, config, run, std::move(world), std::move(hooks))) {
+}
+
+Trainer::~Trainer() = default;
+
+void Trainer::resume() {
+  loop_->resume();
+}
+
+TrainingEnd Trainer::run() {
+  return loop_->run();
+}
+
+int64_t Trainer::steps() const {
+  return loop_->steps();
+}
+
+}  // namespace deq::lab

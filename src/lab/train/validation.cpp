@@ -1,0 +1,59 @@
+#include "lab/train/validation.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "deq/core/precision.h"
+#include "deq/lab/train/experiment.h"
+
+namespace deq::lab {
+
+Validation::Validation(Task& task, const Recipe& recipe, std::shared_ptr<World> world,
+                       torch::Device device)
+    : task_(task), recipe_(recipe), world_(std::move(world)), device_(device) {}
+
+Metrics Validation::measure(bool closing) {
+  task_.model().eval();
+  auto metrics = at_every_budget();
+  append(metrics, task_.stability(evaluation_options(recipe_)));
+  if (closing) append(metrics, task_.closing());
+  task_.model().train();
+  return metrics;
+}
+
+Metrics Validation::at_every_budget() {
+  const torch::NoGradGuard no_grad;
+  const PrecisionScope precision(recipe_.precision, device_);
+  const auto how = evaluation_options(recipe_);
+  auto metrics = task_.evaluate(how, *world_);
+  const bool solves = std::isfinite(number(metrics, "nfe_forward"));
+  for (const int64_t budget : recipe_.train.eval_budgets) {
+    if (!solves) break;  // an explicit network has no budget
+    auto hurry = how;
+    hurry.forward = with_max_evals(how.forward, budget);
+    const auto hurried = task_.evaluate(hurry, *world_);
+    for (const auto& name : {task_.goal().metric, std::string("residual")}) {
+      metrics.emplace_back(fmt::format("{}@{}", name, budget), number(hurried, name));
+    }
+  }
+  return metrics;
+}
+
+double Validation::spectral_radius() {
+  task_.model().eval();
+  const double rho = number(task_.stability(evaluation_options(recipe_)), "rho");
+  task_.model().train();
+  return of_main(rho);
+}
+
+double Validation::of_main(double number) {
+  if (world_->size() == 1) return number;
+  const auto shared = torch::tensor(number, torch::TensorOptions(device_).dtype(torch::kFloat64));
+  world_->broadcast(shared);
+  return shared.item<double>();
+}
+
+}  // namespace deq::lab

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <memory>
+
+#include "deq/lab/settings/recipe.h"
+#include "deq/lab/train/task.h"
+
+namespace deq::lab {
+
+/// What a training measures on its model between steps. Every rank calls it and gets the same; the
+/// model is in training mode before and after.
+class Validation {
+ public:
+  /// All but the world must outlive it.
+  Validation(Task& task, const Recipe& recipe, std::shared_ptr<World> world, torch::Device device);
+
+  /// At the recipe's own budget and at its further ones; with `closing`, what is measured once.
+  Metrics measure(bool closing);
+
+  /// ρ alone.
+  double spectral_radius();
+
+  /// The main rank's number, on every rank.
+  double of_main(double number);
+
+ private:
+  Metrics at_every_budget();
+
+  Task& task_;
+  const Recipe& recipe_;
+  std::shared_ptr<World> world_;
+  torch::Device device_;
+};
+
+}  // namespace deq::lab

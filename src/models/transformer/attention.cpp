@@ -1,0 +1,107 @@
+#include "models/transformer/attention.h"
+
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/layer_norm.h>
+#include <ATen/ops/mm.h>
+
+#include "kernels/attention/relative_attention.h"
+#include "kernels/common/tensor_cores.h"
+#include "models/transformer/context.h"
+#include "models/transformer/parameters.h"
+
+namespace deq::models {
+
+TransformerAttention::TransformerAttention(const TransformerOptions& options,
+                                           const std::optional<at::Generator>& generator)
+    : heads_(options.heads),
+      d_head_(options.d_head),
+      horizon_(options.horizon),
+      pre_ln_(options.pre_ln),
+      attention_dropout_(register_module("dropatt", VariationalDropout(options.attention_dropout))),
+      dropout_(register_module("drop", VariationalDropout(options.dropout))) {
+  const auto width = heads_ * d_head_;
+  const auto linear = [&](const char* name, int64_t in, int64_t out, bool bias) {
+    return register_module(name, std::make_shared<TransformerLinear>(
+                                     TransformerLinearOptions{.in = in,
+                                                              .out = out,
+                                                              .bias = bias,
+                                                              .pointwise_convolution = true,
+                                                              .normalised = options.weight_norm,
+                                                              .spread = layer_spread(options)},
+                                     generator));
+  };
+  qkv_ = linear("qkv_net", options.d_model, 3 * width, false);
+  positions_ = linear("r_net", options.d_model, width, false);
+  content_bias_ = register_parameter(
+      "r_w_bias", normal_numbers({heads_, d_head_}, options.init_std, generator));
+  position_bias_ = register_parameter(
+      "r_r_bias", normal_numbers({heads_, d_head_}, options.init_std, generator));
+  out_ = linear("o_net", width, options.d_model, true);
+}
+
+torch::Tensor TransformerAttention::normalised(const torch::Tensor& x) const {
+  return at::layer_norm(x, x.size(-1));
+}
+
+torch::Tensor TransformerAttention::memory_keys_values(const torch::Tensor& z,
+                                                       const torch::Tensor& u,
+                                                       const torch::Tensor& matrix) const {
+  const auto batch = z.size(0), length = z.size(1);
+  const auto x = kernels::factor_of((pre_ln_ ? normalised(z) : z).flatten(0, 1), matrix);
+  const auto width = heads_ * d_head_;
+  // Nobody asks for a memory's queries.
+  const auto kv = at::addmm(u.flatten(0, 1).narrow(1, width, 2 * width).to(matrix.scalar_type()), x,
+                            matrix.narrow(1, width, 2 * width));
+  return kv.view({batch, length, 2, heads_, d_head_}).permute({2, 3, 0, 1, 4}).contiguous();
+}
+
+void TransformerAttention::prepare(Context& context, const Inputs& inputs) const {
+  const auto& injection = inputs[0];
+  const auto& positions = inputs[1];
+  const auto batch = injection.size(0), length = injection.size(1);
+  const auto keys = positions.size(0);
+  const auto matrix = qkv_->matrix();
+  // In the type of the weights, or autocast would convert it at every step.
+  const auto type = matrix.scalar_type();
+  context[kInjection] = kernels::with_zeros(injection.flatten(0, 1).to(type), matrix.size(1), type);
+  if (keys > length) context[kMemory] = memory_keys_values(inputs[2], inputs[3], matrix);
+  const auto projection = positions_->matrix();
+  const auto projected = at::mm(kernels::factor_of(positions, projection), projection);
+  context[kPositions] = kernels::position_keys(projected.narrow(1, 0, heads_ * d_head_), heads_);
+  context[kMask] = kernels::attention_mask(length, keys, horizon_, injection.device());
+  const auto plain = injection.options().requires_grad(false);
+  context[kContentBias] = content_bias_.to(type);
+  context[kPositionBias] = position_bias_.to(type);
+  context[kAttentionDropout] =
+      attention_dropout_->mask({heads_ * batch, length, keys}, plain.dtype(type));
+  context[kQkvMatrix] = matrix;
+  context[kOutMatrix] = out_->matrix();
+  context[kOutBias] = out_->bias_for(context[kOutMatrix]);
+  context[kOutDropout] = dropout_->mask({batch, 1, out_->bias().size(0)}, plain);
+}
+
+torch::Tensor TransformerAttention::step(const torch::Tensor& z, const Context& context) const {
+  const auto x = pre_ln_ ? normalised(z) : z;
+  const auto& matrix = context[kQkvMatrix];
+  const auto qkv =
+      at::addmm(context[kInjection], kernels::factor_of(x.flatten(0, 1), matrix), matrix)
+          .narrow(1, 0, 3 * heads_ * d_head_)
+          .view({z.size(0), z.size(1), 3, heads_, d_head_});
+  const auto seen = kernels::attend(qkv, z.size(1),
+                                    {.content_bias = context[kContentBias],
+                                     .position_bias = context[kPositionBias],
+                                     .positions = context[kPositions],
+                                     .past = context[kMemory],
+                                     .dropout = context[kAttentionDropout],
+                                     .horizon = horizon_,
+                                     .mask = context[kMask]});
+  const auto& out = context[kOutMatrix];
+  auto y = at::addmm(context[kOutBias], kernels::factor_of(seen.flatten(0, 1), out), out)
+               .narrow(1, 0, z.size(2))
+               .view(z.sizes());
+  if (context[kOutDropout].defined()) y = y * context[kOutDropout];
+  y = y + z;
+  return pre_ln_ ? y : normalised(y);
+}
+
+}  // namespace deq::models

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstddef>
+
+namespace deq::models {
+
+/// The tensors of a solve's context, in this order. Masks may be undefined.
+enum TransformerSlot : size_t {
+  kInjection,         ///< what is added to queries, keys and values [B·q, 3·h·d]
+  kMemory,            ///< keys and values of the memory [2, h, B, m, d], undefined without one
+  kPositions,         ///< position_keys()
+  kMask,              ///< attention_mask()
+  kContentBias,       ///< [h, d]
+  kPositionBias,      ///< [h, d]
+  kAttentionDropout,  ///< [h·B, q, k]
+  kQkvMatrix,
+  kOutMatrix,
+  kOutBias,
+  kOutDropout,  ///< [B, 1, d_model]
+  kInnerMatrix,
+  kInnerBias,
+  kInnerDropout,  ///< [B, 1, d_inner]
+  kOuterMatrix,
+  kOuterBias,
+  kOuterDropout,  ///< [B, 1, d_model]
+  kTransformerSlots
+};
+
+}  // namespace deq::models

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <torch/nn/module.h>
+
+#include <optional>
+#include <string>
+
+#include "deq/models/transformer/options.h"
+
+// Parameters of the language models under their published names.
+
+namespace deq::models {
+
+/// "emb_projs.2.weight" or "emb_projs.2", as the vocabulary names projections.
+std::string projection_name(const std::string& list, int64_t cluster,
+                            const AdaptiveVocabulary& vocabulary);
+
+torch::Tensor normal_numbers(c10::IntArrayRef shape, double spread,
+                             const std::optional<at::Generator>& generator);
+
+/// TransformerLinearOptions::spread of the layer's weights.
+double layer_spread(const TransformerOptions& options);
+
+}  // namespace deq::models

@@ -1,0 +1,78 @@
+#include "replay/recording_gate.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+
+namespace deq {
+namespace {
+
+struct Gate {
+  std::mutex mutex;
+  std::condition_variable changed;
+  int passes = 0, waiting = 0;
+  bool recording = false;
+
+  bool free() const { return passes == 0 && !recording; }
+};
+
+Gate& gate() {
+  static Gate only;
+  return only;
+}
+
+constexpr std::chrono::seconds kBriefly(1);
+thread_local int depth = 0;
+
+}  // namespace
+
+PassScope::PassScope() {
+  if (depth++ > 0) return;
+  auto& own = gate();
+  std::unique_lock lock(own.mutex);
+  own.changed.wait(lock, [&own] { return !own.recording && own.waiting == 0; });
+  ++own.passes;
+}
+
+PassScope::~PassScope() {
+  if (--depth > 0) return;
+  auto& own = gate();
+  const std::lock_guard lock(own.mutex);
+  --own.passes;
+  own.changed.notify_all();
+}
+
+bool PassScope::inside() {
+  return depth > 0;
+}
+
+RecordingPermit::RecordingPermit(Wait wait) {
+  auto& own = gate();
+  std::unique_lock lock(own.mutex);
+  ++own.waiting;
+  const auto free = [&own] { return own.free(); };
+  if (wait == Wait::Patiently) {
+    own.changed.wait(lock, free);
+    granted_ = true;
+  } else {
+    granted_ = own.changed.wait_for(lock, kBriefly, free);
+  }
+  --own.waiting;
+  if (granted_) {
+    own.recording = true;
+    ++depth;  // what is recorded is no pass of its own
+  } else {
+    own.changed.notify_all();
+  }
+}
+
+RecordingPermit::~RecordingPermit() {
+  if (!granted_) return;
+  --depth;
+  auto& own = gate();
+  const std::lock_guard lock(own.mutex);
+  own.recording = false;
+  own.changed.notify_all();
+}
+
+}  // namespace deq

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <torch/nn/module.h>
+
+#include <bit>
+#include <compare>
+#include <concepts>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "deq/core/replay.h"
+
+namespace deq {
+
+/// Everything that a recording takes for granted: shapes and types of what it is given; modes,
+/// options, parameters and buffers of its modules, with their places in memory; precision,
+/// determinism and the device's stream.
+class RecordingSignature {
+ public:
+  explicit RecordingSignature(const torch::Device& device);
+
+  template <std::integral Number>
+  RecordingSignature& add(Number number) {
+    return mix(static_cast<uint64_t>(number));
+  }
+  RecordingSignature& add(double number) { return mix(std::bit_cast<uint64_t>(number)); }
+  RecordingSignature& add(const ReplayKey& key);
+  /// Its type and shape.
+  RecordingSignature& add(const torch::Tensor& tensor);
+  /// And its place in memory.
+  RecordingSignature& add_place(const torch::Tensor& tensor);
+
+  auto operator<=>(const RecordingSignature& other) const = default;
+
+ private:
+  RecordingSignature& mix(uint64_t bits);
+
+  // A hash of 128 bits of all numbers: there are thousands, and every pass has a signature.
+  uint64_t first_ = 0, second_ = 0;
+};
+
+/// What recordings take for granted of modules. Gathering parameters and buffers costs more than
+/// all that the host does for a small solve, so they are gathered anew only when a module has other
+/// submodules than before: each registers all that it has before its first pass.
+class ModuleStates {
+ public:
+  void add(const torch::nn::Module& module, RecordingSignature& signature);
+
+ private:
+  /// Adds the options of a module that a user can change.
+  using AddOptions = void (*)(const torch::nn::Module& module, RecordingSignature& signature);
+
+  struct Part {
+    std::weak_ptr<torch::nn::Module> module;
+    AddOptions add_options;
+  };
+  struct Known {
+    std::vector<Part> parts;
+    std::vector<torch::Tensor> tensors;
+  };
+  static Known gather(const torch::nn::Module& module,
+                      const std::vector<std::shared_ptr<torch::nn::Module>>& parts);
+
+  std::mutex mutex_;
+  std::map<const torch::nn::Module*, Known> known_;
+};
+
+}  // namespace deq

@@ -1,0 +1,46 @@
+#include "replay/unrolled_steps.h"
+
+namespace deq {
+
+UnrolledSteps unrolled_steps(const BoundStep& f, torch::Tensor z, int64_t steps) {
+  for (int64_t k = 0; k < steps; ++k) z = f(z);
+  const torch::NoGradGuard constant;
+  return {.z = z, .f_of_z = f(z.detach())};
+}
+
+UnrolledSteps ReplayedSteps::operator()(const std::shared_ptr<Cell>& cell, const Inputs& inputs,
+                                        const State& z0, int64_t steps, Replay replay,
+                                        const ReplayKey& key) {
+  std::shared_ptr<ReplayedFunction> function;
+  {
+    const std::lock_guard lock(mutex_);
+    auto& known = by_steps_[steps];
+    if (!known) {
+      const auto evaluate = [cell, steps, parts = static_cast<std::ptrdiff_t>(z0.size())](
+                                const ReplayedFunction::Tensors& given) {
+        const State start(given.begin(), given.begin() + parts);
+        const auto layout = StateLayout::of(start);
+        const BoundStep f{.cell = cell,
+                          .layout = layout,
+                          .context = cell->prepare(Inputs(given.begin() + parts, given.end()))};
+        const auto result = unrolled_steps(f, layout.pack(start), steps);
+        return torch::stack({result.z, result.f_of_z});
+      };
+      known = std::make_shared<ReplayedFunction>(
+          std::vector<std::shared_ptr<torch::nn::Module>>{cell}, evaluate);
+    }
+    function = known;
+  }
+  ReplayedFunction::Tensors given;
+  for (const auto& part : z0) given.push_back(part.detach());
+  given.insert(given.end(), inputs.begin(), inputs.end());
+  const auto both = (*function)(given, replay, key);
+  return {.z = both[0], .f_of_z = both[1].detach()};
+}
+
+void ReplayedSteps::forget() {
+  const std::lock_guard lock(mutex_);
+  by_steps_.clear();
+}
+
+}  // namespace deq

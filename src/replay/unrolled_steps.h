@@ -1,0 +1,32 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "replay/recorded_step.h"
+#include "replay/replayed_function.h"
+
+namespace deq {
+
+struct UnrolledSteps {
+  torch::Tensor z;       ///< after the last step, with its graph
+  torch::Tensor f_of_z;  ///< one step further, without
+};
+
+UnrolledSteps unrolled_steps(const BoundStep& f, torch::Tensor z, int64_t steps);
+
+/// The same, replayed as one graph from the second call with the same shapes on.
+class ReplayedSteps {
+ public:
+  UnrolledSteps operator()(const std::shared_ptr<Cell>& cell, const Inputs& inputs, const State& z0,
+                           int64_t steps, Replay replay, const ReplayKey& key);
+  /// Gives back their memory, as soon as no pass needs it any more.
+  void forget();
+
+ private:
+  std::mutex mutex_;
+  std::map<int64_t, std::shared_ptr<ReplayedFunction>> by_steps_;
+};
+
+}  // namespace deq
