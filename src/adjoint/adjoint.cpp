@@ -19,14 +19,14 @@ struct AdjointCapsule : torch::CustomClassHolder {
   std::shared_ptr<Report> report;
 };
 
-/// Forward: f(z*) in, z* out. Backward: ∂ℓ/∂z* in, u out, which autograd then pulls through f's
-/// graph.
+/// Forward: f(z*) with its graph in, the value out. Backward: ∂ℓ/∂z* in, u out, which autograd then
+/// pulls through f's graph.
 struct AttachAdjoint : torch::autograd::Function<AttachAdjoint> {
   static torch::Tensor forward(torch::autograd::AutogradContext* context, const torch::Tensor&,
-                               const torch::Tensor& z_star,
+                               const torch::Tensor& value,
                                const c10::intrusive_ptr<AdjointCapsule>& capsule) {
     context->saved_data["adjoint"] = c10::IValue::make_capsule(capsule);
-    return z_star.view_as(z_star);
+    return value.view_as(value);
   }
 
   static torch::autograd::tensor_list backward(torch::autograd::AutogradContext* context,
@@ -51,8 +51,9 @@ AdjointRule implicit_rule(Solver solver) {
     const Problem problem{
         .f = [&](const torch::Tensor& u) { return products_of(at).passing_vjp(u) + g; },
         .jacobian_product = [&](const torch::Tensor&, const torch::Tensor& v) { return at.vjp(v); },
-        .z_buffer = products_of(at).u_buffer()};
-    auto solution = solver.solve(problem, g);
+        .z_buffer = products_of(at).u_buffer(),
+        .f_of_start = g};
+    auto solution = solver.solve(problem, torch::zeros_like(g));
     report = std::move(solution.report);
     return solution.z;
   };
@@ -68,10 +69,10 @@ AdjointRule truncated_rule(int64_t terms) {
   };
 }
 
-torch::Tensor attach_adjoint(const torch::Tensor& z_star, const Linearization& at, AdjointRule rule,
+torch::Tensor attach_adjoint(const torch::Tensor& value, const Linearization& at, AdjointRule rule,
                              std::shared_ptr<Report> report) {
   return AttachAdjoint::apply(
-      products_of(at).f(), z_star,
+      products_of(at).f(), value,
       c10::make_intrusive<AdjointCapsule>(at, std::move(rule), std::move(report)));
 }
 

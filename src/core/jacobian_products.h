@@ -25,8 +25,8 @@ class JacobianProducts {
   virtual torch::Tensor passing_vjp(const torch::Tensor& u) { return vjp(u, false); }
   /// Where passing_vjp would copy u to, if anywhere.
   virtual torch::Tensor u_buffer() const { return {}; }
-  /// f(z) with its graph, where the products come from one.
-  virtual torch::Tensor f() const { return {}; }
+  /// f(z), with its graph where the products come from one.
+  virtual torch::Tensor f() const = 0;
 
  private:
   torch::Tensor z_;

@@ -52,6 +52,12 @@ std::string_view advice(Status status) {
   return "";
 }
 
+void Report::shift_evaluations(int64_t by) {
+  evaluations += by;
+  for (auto& sample : samples) sample.evaluations += by;
+  for (auto& point : trace) point.evaluations += by;
+}
+
 void Report::append(const Report& next) {
   const auto before = evaluations;
   status = next.status;

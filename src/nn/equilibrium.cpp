@@ -3,6 +3,7 @@
 #include <mutex>
 
 #include "core/autocast.h"
+#include "core/jacobian_products.h"
 #include "core/require.h"
 #include "deq/core/cuda.h"
 #include "nn/check_inputs.h"
@@ -232,11 +233,12 @@ Equilibrated EquilibriumImpl::solve(const EquilibriumPlan& plan, const Inputs& i
   if (plan.options_.on_failure == OnFailure::Throw) require_success(result.report, "forward");
   tape.z_star = solution.z;
   auto z = solution.z;
-  if (implicit && recorded) {
-    tape.loan = std::make_shared<Loan<RecordedStep>>(std::move(recorded));
-    z = attach_recorded_adjoint(inputs, tape.linearize(), tape.loan, plan.rule_, result.adjoint_);
-  } else if (implicit) {
-    z = attach_adjoint(z, tape.linearize(), plan.rule_, result.adjoint_);
+  if (implicit) {
+    if (recorded) tape.loan = std::make_shared<Loan<RecordedStep>>(std::move(recorded));
+    const auto& at = tape.linearize();
+    if (plan.options_.one_more_step) z = products_of(at).f().detach();
+    z = tape.loan ? attach_recorded_adjoint(z, inputs, at, tape.loan, plan.rule_, result.adjoint_)
+                  : attach_adjoint(z, at, plan.rule_, result.adjoint_);
   } else if (const auto* phantom = std::get_if<Phantom>(&plan.options_.gradient);
              phantom != nullptr && grad) {
     for (int64_t k = 0; k < phantom->steps; ++k) z = torch::lerp(z, tape.f()(z), phantom->tau);
@@ -279,9 +281,7 @@ Equilibrated EquilibriumImpl::unroll(const EquilibriumPlan& plan, const Inputs& 
   const Solver measure(with_max_evals(plan.options_.forward, 1));
   const Problem known{.f = [&unrolled](const torch::Tensor&) { return unrolled.f_of_z; }};
   result.report = measure.solve(known, tape.z_star).report;
-  result.report.evaluations += how.steps;
-  for (auto& sample : result.report.samples) sample.evaluations += how.steps;
-  for (auto& point : result.report.trace) point.evaluations += how.steps;
+  result.report.shift_evaluations(how.steps);
   result.state = layout.unpack(unrolled.z);
   return result;
 }

@@ -27,6 +27,7 @@ class RecordedProducts final : public JacobianProducts {
 
   torch::Tensor passing_vjp(const torch::Tensor& u) override { return loan_->get()->vjp(u); }
   torch::Tensor u_buffer() const override { return loan_->get()->u_buffer(); }
+  torch::Tensor f() const override { return loan_->get()->f_at_linearisation().clone(); }
 
  private:
   Inputs inputs_;
@@ -41,12 +42,12 @@ Linearization recorded_linearization(const Inputs& inputs, const torch::Tensor& 
   return Linearization(std::make_shared<RecordedProducts>(z_star, inputs, std::move(loan)));
 }
 
-torch::Tensor attach_recorded_adjoint(const Inputs& inputs, const Linearization& at,
-                                      const StepLoan& loan, AdjointRule rule,
-                                      std::shared_ptr<Report> report) {
+torch::Tensor attach_recorded_adjoint(const torch::Tensor& value, const Inputs& inputs,
+                                      const Linearization& at, const StepLoan& loan,
+                                      AdjointRule rule, std::shared_ptr<Report> report) {
   const auto leaves = loan->get()->leaves(inputs);
-  if (!need_graph(leaves)) return at.z().detach();
-  return replayed(leaves, at.z(),
+  if (!need_graph(leaves)) return value.detach();
+  return replayed(leaves, value,
                   [at, held = loan->hold(), rule = std::move(rule),
                    report = std::move(report)](const torch::Tensor& g) {
                     Report outcome;

@@ -15,8 +15,8 @@ Linearization recorded_linearization(const Inputs& inputs, const torch::Tensor& 
                                      StepLoan loan);
 
 /// attach_adjoint for such a linearisation: backward sends u to the inputs and to the parameters.
-torch::Tensor attach_recorded_adjoint(const Inputs& inputs, const Linearization& at,
-                                      const StepLoan& loan, AdjointRule rule,
-                                      std::shared_ptr<Report> report);
+torch::Tensor attach_recorded_adjoint(const torch::Tensor& value, const Inputs& inputs,
+                                      const Linearization& at, const StepLoan& loan,
+                                      AdjointRule rule, std::shared_ptr<Report> report);
 
 }  // namespace deq

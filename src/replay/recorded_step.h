@@ -54,6 +54,7 @@ class RecordedStep {
 
   /// f with its graph at z, which all that follows refers to. Needs gradients, as the rest does.
   void linearise(const torch::Tensor& z);
+  torch::Tensor f_at_linearisation() const { return tape_.f.detach(); }
   const torch::Tensor& vjp(const torch::Tensor& u);
   /// u here is not copied.
   const torch::Tensor& u_buffer() const { return u_; }

@@ -13,9 +13,11 @@ namespace {
 
 void judge_cpu(const at::Tensor& sums, at::Tensor& samples, at::Tensor& marks,
                at::Tensor& residuals, at::Tensor& active, int64_t evaluation, double atol,
-               double rtol, bool whole_batch, int64_t stagnation_window, double divergence_factor) {
-  const auto arguments = judge_arguments(sums, samples, marks, residuals, evaluation, atol, rtol,
-                                         whole_batch, stagnation_window, divergence_factor);
+               double rtol, bool whole_batch, int64_t stagnation_window, double divergence_factor,
+               bool start_is_candidate) {
+  const auto arguments =
+      judge_arguments(sums, samples, marks, residuals, evaluation, atol, rtol, whole_batch,
+                      stagnation_window, divergence_factor, start_is_candidate);
   int count = 0;
   for (int64_t b = 0; b < arguments.batch; ++b) count += judge_sample(arguments, b) ? 1 : 0;
   *active.data_ptr<int>() = count;
@@ -56,7 +58,7 @@ TORCH_LIBRARY_FRAGMENT(deq, library) {
   library.def(
       "judge(Tensor sums, Tensor(a!) samples, Tensor(b!) marks, Tensor(c!) residuals, "
       "Tensor(d!) active, int evaluation, float atol, float rtol, bool whole_batch, "
-      "int stagnation_window, float divergence_factor) -> ()");
+      "int stagnation_window, float divergence_factor, bool start_is_candidate) -> ()");
   library.def(
       "anderson_weights(Tensor sums, Tensor samples, Tensor marks, Tensor(a!) gram, "
       "Tensor(b!) histories, Tensor(c!) coefficients, int steps, float beta, float ridge, "
@@ -89,7 +91,7 @@ void judge(const at::Tensor& sums, at::Tensor& samples, at::Tensor& marks, at::T
   static const auto op = kernels::find_operator<decltype(judge_cpu)>("deq::judge");
   op.call(sums, samples, marks, residuals, active, evaluation, rules.tol.atol, rules.tol.rtol,
           rules.tol.scope == NormScope::WholeBatch, rules.guards.stagnation_window,
-          rules.guards.divergence_factor);
+          rules.guards.divergence_factor, rules.start_is_candidate);
 }
 
 void anderson(const at::Tensor& sums, const at::Tensor& samples, const at::Tensor& marks,

@@ -15,10 +15,10 @@ namespace {
 
 void judge_op(const at::Tensor& sums, at::Tensor& samples, at::Tensor& marks, at::Tensor& residuals,
               at::Tensor& active, int64_t evaluation, double atol, double rtol, bool whole_batch,
-              int64_t stagnation_window, double divergence_factor) {
+              int64_t stagnation_window, double divergence_factor, bool start_is_candidate) {
   const c10::cuda::CUDAGuard guard(sums.device());
   judge(judge_arguments(sums, samples, marks, residuals, evaluation, atol, rtol, whole_batch,
-                        stagnation_window, divergence_factor),
+                        stagnation_window, divergence_factor, start_is_candidate),
         active.data_ptr<int>(), c10::cuda::getCurrentCUDAStream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }

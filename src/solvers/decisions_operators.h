@@ -18,7 +18,7 @@ inline JudgeArguments judge_arguments(const at::Tensor& sums, const at::Tensor& 
                                       const at::Tensor& marks, const at::Tensor& residuals,
                                       int64_t evaluation, double atol, double rtol,
                                       bool whole_batch, int64_t stagnation_window,
-                                      double divergence_factor) {
+                                      double divergence_factor, bool start_is_candidate) {
   const int64_t batch = sums.size(0);
   return {sums.const_data_ptr<double>(),
           batch,
@@ -28,7 +28,8 @@ inline JudgeArguments judge_arguments(const at::Tensor& sums, const at::Tensor& 
           residuals.data_ptr<double>() + (evaluation - 1) * 2 * batch,
           evaluation,
           {{atol, rtol, whole_batch ? NormScope::WholeBatch : NormScope::PerSample},
-           {static_cast<int>(stagnation_window), divergence_factor}}};
+           {static_cast<int>(stagnation_window), divergence_factor},
+           start_is_candidate}};
 }
 
 inline AndersonArguments anderson_arguments(const at::Tensor& sums, const at::Tensor& samples,

@@ -12,9 +12,10 @@ namespace deq {
 namespace {
 
 /// The points of a trace from the residuals, absolute and relative, of the samples active at each.
-std::vector<TracePoint> trace_of(const std::vector<JudgedSample>& samples, int64_t evaluations,
+/// Every observation counts as an evaluation.
+std::vector<TracePoint> trace_of(const std::vector<JudgedSample>& samples, int64_t observations,
                                  const std::vector<double>& residuals) {
-  std::vector<TracePoint> trace(static_cast<size_t>(evaluations));
+  std::vector<TracePoint> trace(static_cast<size_t>(observations));
   for (size_t e = 0; e < trace.size(); ++e) {
     auto& point = trace[e];
     point.evaluations = static_cast<int64_t>(e) + 1;
@@ -58,8 +59,9 @@ int ActiveCount::wait() const {
 DeviceIteration::DeviceIteration(const Problem& problem, const SolverOptions& options,
                                  SlabPool& pool, const torch::Tensor& z0)
     : problem_(problem),
-      rules_{tolerance(options), guards(options)},
-      budget_(max_evals(options)),
+      known_(problem.f_of_start.defined() ? 1 : 0),
+      rules_{tolerance(options), guards(options), /*start_is_candidate=*/known_ == 0},
+      budget_(max_evals(options) + known_),
       pool_(pool),
       z_(slab_for_z()),
       best_(pool.take()),
@@ -99,13 +101,14 @@ torch::Tensor DeviceIteration::next(torch::TensorList rows, const torch::Tensor&
 }
 
 void DeviceIteration::move_to(const Move& move) {
-  const auto marks = evaluations_ == 0 ? std::nullopt : std::optional(marks_);
-  ++evaluations_;
+  const bool is_start = observations_ == 0;
+  const auto marks = is_start ? std::nullopt : std::optional(marks_);
+  ++observations_;
   z_ = move.z;
-  f_ = evaluate(problem_, z_);
+  f_ = is_start && known_ > 0 ? checked_image(problem_.f_of_start, z_) : evaluate(problem_, z_);
   g_ = pool_.take();
   sums_ = kernels::enqueue::observe(f_, z_, g_, move.rows, move.newest, marks);
-  decisions::judge(sums_, samples_, marks_, residuals_, active_.memory(), evaluations_, rules_);
+  decisions::judge(sums_, samples_, marks_, residuals_, active_.memory(), observations_, rules_);
   active_.mark();
 }
 
@@ -118,6 +121,7 @@ Solution DeviceIteration::finish(Report report) {
   }
   report.trace = trace_of(samples, report.evaluations, notes_.on_host<double>(residuals_));
   conclude(samples, report);
+  report.shift_evaluations(-known_);
   pool_.give_away(best_);
   return {best_, std::move(report)};
 }

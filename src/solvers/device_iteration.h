@@ -49,6 +49,7 @@ class DeviceIteration {
                   const torch::Tensor& z0);
 
   int64_t batch() const { return z_.size(0); }
+  /// The most iterates that are observed.
   int64_t budget() const { return budget_; }
   const torch::Tensor& z() const { return z_; }
   /// f(z), until the next move.
@@ -59,7 +60,7 @@ class DeviceIteration {
   const torch::Tensor& samples() const { return samples_; }
   const torch::Tensor& marks() const { return marks_; }
 
-  bool budget_left() const { return evaluations_ < budget_; }
+  bool budget_left() const { return observations_ < budget_; }
   /// Whether every sample has stopped. The host waits for the last judgement, so it asks when the
   /// next iterate has been enqueued already and the device works on; where no tolerance can be met
   /// it does not ask at all.
@@ -102,6 +103,7 @@ class DeviceIteration {
   }
 
   const Problem& problem_;
+  int64_t known_;  // images: 1 where that of the start is
   JudgingRules rules_;
   int64_t budget_;
   SlabPool& pool_;
@@ -110,7 +112,7 @@ class DeviceIteration {
   torch::Tensor samples_, residuals_, marks_;  // in the notes
   torch::Tensor sums_;
   ActiveCount active_;
-  int64_t evaluations_ = 0;
+  int64_t observations_ = 0;
 };
 
 }  // namespace deq

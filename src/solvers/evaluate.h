@@ -5,14 +5,18 @@
 
 namespace deq {
 
-/// f(z), contiguous, its shape and type checked. It is valid at least until the next evaluation.
-inline torch::Tensor evaluate(const Problem& problem, const torch::Tensor& z) {
-  auto value = problem.f(z);
+/// f(z), contiguous, once its shape and type are those of z.
+inline torch::Tensor checked_image(const torch::Tensor& value, const torch::Tensor& z) {
   require(value.sizes() == z.sizes(), "f returned a tensor of shape {} for a state of shape {}",
           value.sizes(), z.sizes());
   require(value.scalar_type() == z.scalar_type(), "f returned {} for a state of type {}",
           value.scalar_type(), z.scalar_type());
   return value.contiguous();
+}
+
+/// f(z). It is valid at least until the next evaluation.
+inline torch::Tensor evaluate(const Problem& problem, const torch::Tensor& z) {
+  return checked_image(problem.f(z), z);
 }
 
 }  // namespace deq

@@ -25,6 +25,13 @@ struct Iteration::Impl {
   torch::Tensor dots{};  // [B, 2 + rows] of the last observation
   Report report{};
 
+  /// The first iterate's image may be known.
+  torch::Tensor image_of(const torch::Tensor& at) {
+    const bool is_start = report.trace.empty();
+    if (is_start && problem.f_of_start.defined()) return checked_image(problem.f_of_start, at);
+    return evaluate(at);
+  }
+
   torch::Tensor evaluate(const torch::Tensor& at) {
     ++report.evaluations;
     auto value = deq::evaluate(problem, at);
@@ -111,7 +118,8 @@ struct Iteration::Impl {
 Iteration::Iteration(const Problem& problem, const SolverOptions& options, const Callback& callback,
                      SlabPool& pool)
     : impl_(new Impl{.problem = problem,
-                     .rules = {tolerance(options), guards(options)},
+                     .rules = {tolerance(options), guards(options),
+                               /*start_is_candidate=*/!problem.f_of_start.defined()},
                      .budget = max_evals(options),
                      .callback = callback,
                      .pool = pool,
@@ -179,7 +187,7 @@ void Iteration::move_to(const torch::Tensor& z, torch::TensorList rows, Evaluate
     impl.active_count = z.size(0);
   }
   impl.z = z.contiguous();
-  impl.f = impl.evaluate(impl.z);
+  impl.f = impl.image_of(impl.z);
   impl.observe(rows, kind);
 }
 

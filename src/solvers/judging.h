@@ -36,6 +36,7 @@ struct JudgedSample {
 struct JudgingRules {
   Tolerance tol{};
   Guards guards{};
+  bool start_is_candidate = true;  // else only where it has converged
 };
 
 DEQ_HOST_DEVICE double residual_ratio(double numerator, double denominator) {
@@ -59,16 +60,19 @@ DEQ_HOST_DEVICE bool judge(JudgedSample& sample, double absolute, double image, 
   constexpr double kStagnationFactor = 0.99;  // the best must fall below this share of itself
   const Tolerance& tol = rules.tol;
   const Guards& guards = rules.guards;
-  const bool first = sample.evaluations == 0;
+  const bool first = sample.first == kInfinity;
   const bool finite = std::isfinite(absolute) && std::isfinite(image);
   sample.evaluations = evaluations;
   sample.absolute = finite ? absolute : kInfinity;
   sample.merit = finite ? residual_merit(tol, absolute, image) : kInfinity;
   if (first) sample.first = sample.absolute;
   sample.smallest = std::min(sample.smallest, sample.absolute);
+  const bool converged = finite && absolute <= tol.atol + tol.rtol * image;
+  const bool candidate = converged || !first || rules.start_is_candidate;
   // Where f vanishes no relative residual exists: there the absolute one ranks.
-  const bool better = sample.merit < sample.best_merit ||
-                      (sample.merit == sample.best_merit && sample.absolute < sample.best_absolute);
+  const bool smaller = sample.merit < sample.best_merit || (sample.merit == sample.best_merit &&
+                                                            sample.absolute < sample.best_absolute);
+  const bool better = candidate && smaller;
   if (better) {
     sample.best_merit = sample.merit;
     sample.best_absolute = absolute;
@@ -77,10 +81,10 @@ DEQ_HOST_DEVICE bool judge(JudgedSample& sample, double absolute, double image, 
   if (sample.best_merit < kStagnationFactor * sample.stagnation_mark) {
     sample.stagnation_mark = sample.best_merit;
     sample.iterates_since_mark = 0;
-  } else if (is_new) {
+  } else if (is_new && candidate) {
     ++sample.iterates_since_mark;
   }
-  if (finite && absolute <= tol.atol + tol.rtol * image) {
+  if (converged) {
     sample.status = Status::Converged;
   } else if (!undecided && !finite) {
     sample.status = Status::NonFinite;

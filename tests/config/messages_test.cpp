@@ -83,8 +83,9 @@ TEST(ConfigMessages, UnknownKeys) {
   EXPECT_EQ(
       message("[train]\nepoch = 3\n"),
       "x.toml:3: unknown key \"train.epoch\"; did you mean \"train.epochs\"? (allowed: epochs, "
-      "steps, batch_size, accumulation, lr, clip_norm, random_evals, eval_every, "
-      "eval_every_steps, eval_budgets, log_every, optimiser, lr_schedule, pretrain, loader, "
+      "steps, batch_size, accumulation, lr, clip_norm, random_evals, random_evals_on, eval_every, "
+      "eval_every_steps, eval_budgets, log_every, optimiser, lr_schedule, pretrain, switch, "
+      "loader, "
       "checkpoints, failure)");
   EXPECT_EQ(message("\n[trian]\nepochs = 3\n"),
             "x.toml:3: unknown key \"trian\"; did you mean \"train\"? (allowed: experiment, seed, "
@@ -210,8 +211,15 @@ TEST(ConfigMessages, Overrides) {
   EXPECT_EQ(message("", {"train.epoch=3"}),
             "--set train.epoch=3: unknown key \"train.epoch\"; did you mean \"train.epochs\"? "
             "(allowed: epochs, steps, batch_size, accumulation, lr, clip_norm, random_evals, "
-            "eval_every, eval_every_steps, eval_budgets, log_every, optimiser, lr_schedule, "
-            "pretrain, loader, checkpoints, failure)");
+            "random_evals_on, eval_every, eval_every_steps, eval_budgets, log_every, optimiser, "
+            "lr_schedule, pretrain, switch, loader, checkpoints, failure)");
+  const std::string span =
+      "must be a whole number n ≥ 0, for [-n, n], or a list [low, high] of two "
+      "in [-1e+09, 1e+09]";
+  for (const std::string wrong : {"-1", "[1, -1]", "[1]", "[0, 1, 2]", "\"two\"", "0.5"}) {
+    EXPECT_EQ(message("", {"train.random_evals=" + wrong}),
+              "--set train.random_evals=" + wrong + ": " + span);
+  }
   EXPECT_EQ(message("", {"train.eval_budgets=[1, 0]"}),
             "--set train.eval_budgets=[1, 0]: must be a list of whole numbers ≥ 1");
   EXPECT_EQ(message("[train]\neval_budgets = [1, 2.5]\n"),

@@ -1,8 +1,12 @@
 #include "mdeq_fixture.h"
 
+#include <gtest/gtest.h>
+
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "core/require.h"
+#include "support/differences.h"
 #include "support/fixtures.h"
 
 namespace deq::test {
@@ -11,7 +15,8 @@ bool counts_batches(const std::string& buffer) {
   return buffer.ends_with(".num_batches_tracked");
 }
 
-MdeqFixture::MdeqFixture() : file_(lab::read_safetensors(fixture("mdeq.safetensors"))) {}
+MdeqFixture::MdeqFixture(const std::string& file)
+    : file_(lab::read_safetensors(test::fixture(file))) {}
 
 models::MdeqOptions MdeqFixture::options() const {
   const auto config = nlohmann::json::parse(file_.metadata.at("config"));
@@ -59,12 +64,42 @@ State MdeqFixture::state(const std::string& prefix) const {
   return state;
 }
 
+bool MdeqFixture::cancels(const std::string& parameter) const {
+  const std::string_view bias = "0.bias";
+  if (!parameter.ends_with(bias)) return false;
+  return has("param." + parameter.substr(0, parameter.size() - bias.size()) + "1.running_mean");
+}
+
 std::vector<std::string> MdeqFixture::names(const std::string& prefix) const {
   std::vector<std::string> names;
   for (const auto& [name, tensor] : file_.tensors) {
     if (name.starts_with(prefix)) names.push_back(name.substr(prefix.size()));
   }
   return names;
+}
+
+void expect_gradients(const torch::nn::Module& model, const MdeqFixture& fixture,
+                      const std::string& prefix, double tolerance) {
+  const auto names = fixture.names(prefix);
+  double largest = 0;
+  for (const auto& name : names) {
+    largest = std::max(largest, largest_entry(fixture[prefix + name]));
+  }
+  std::set<std::string> expected(names.begin(), names.end());
+  for (const auto& item : model.named_parameters()) {
+    const auto& gradient = item.value().grad();
+    if (!expected.contains(item.key())) {
+      EXPECT_FALSE(gradient.defined() && largest_entry(gradient) > 0) << item.key();
+      continue;
+    }
+    expected.erase(item.key());
+    ASSERT_TRUE(gradient.defined()) << item.key();
+    const auto& value = fixture[prefix + item.key()];
+    const double bound =
+        fixture.cancels(item.key()) ? 1e-14 * largest : tolerance * largest_entry(value);
+    EXPECT_LT(largest_entry(gradient - value), bound) << item.key();
+  }
+  EXPECT_TRUE(expected.empty()) << *expected.begin();
 }
 
 }  // namespace deq::test

@@ -94,8 +94,29 @@ TEST_F(Graph, ModeChangesNothingForTheExactGradient) {
   }
   EXPECT_TRUE(values[0].equal(values[1]));
   EXPECT_TRUE(gradients[0].equal(gradients[1]));
-  const torch::NoGradGuard no_grad;
-  EXPECT_TRUE(layer_->forward(x_).z().equal(values[0]));
+}
+
+/// A budget that does not suffice, so that z* and f(z*) differ.
+TEST_F(Graph, WithGradientsOneMoreStepIsTaken) {
+  EquilibriumOptions options{.forward = Anderson{.max_evals = 3},
+                             .gradient = Implicit{.solver = tight()}};
+  torch::Tensor z_star, f_of_z;
+  {
+    const torch::NoGradGuard no_grad;
+    Equilibrium hasty(problem_.cell, options);
+    z_star = hasty->forward(x_).z();
+    f_of_z = problem_.cell->step({z_star}, problem_.cell->prepare({x_}))[0];
+  }
+  torch::Tensor gradients[2];
+  for (const bool further : {false, true}) {
+    options.one_more_step = further;
+    Equilibrium hasty(problem_.cell, options);
+    const auto eq = hasty->forward(x_);
+    EXPECT_TRUE(eq.z().detach().equal(further ? f_of_z : z_star));
+    EXPECT_GT(eq.report.max_relative(), 1e-3);
+    gradients[further] = torch::autograd::grad({(weights_ * eq.z()).sum()}, {x_})[0];
+  }
+  EXPECT_TRUE(gradients[0].equal(gradients[1]));
 }
 
 TEST_F(Graph, NoGradGuardGivesNoGraph) {

@@ -1,7 +1,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <random>
+#include <set>
+#include <vector>
 
 #include "deq/lab/settings/learning_rate.h"
 #include "lab/train/gamma_controller.h"
@@ -151,7 +154,7 @@ TEST(StepPlan, TheCoinFallsAsOftenAsItShouldAndTheSameForEveryGamma) {
 TEST(StepPlan, BudgetsVaryByAtMostDelta) {
   Recipe recipe;
   recipe.solver.forward = Anderson{.max_evals = 6};
-  recipe.train.random_evals = 2;
+  recipe.train.random_evals = {.low = -2, .high = 2};
   std::map<int64_t, int> seen;
   for (int64_t step = 0; step < 1000; ++step) ++seen[max_evals(plan(recipe, step).how.forward)];
   EXPECT_EQ(seen.size(), 5U);
@@ -161,6 +164,38 @@ TEST(StepPlan, BudgetsVaryByAtMostDelta) {
   for (int64_t step = 0; step < 100; ++step) {
     EXPECT_GE(max_evals(plan(recipe, step).how.forward), 1);
   }
+}
+
+TEST(StepPlan, BudgetsOfPenalisedStepsAloneMayVary) {
+  Recipe recipe;
+  recipe.solver.forward = Broyden{.max_evals = 8};
+  recipe.jacobian.gamma = {.shape = ConstantSchedule{.value = 1}};
+  recipe.jacobian.probability = {.shape = ConstantSchedule{.value = 0.3}};
+  recipe.train.random_evals = {.low = -2, .high = 1};
+  recipe.train.random_evals_on = VariedSteps::Penalised;
+  std::map<bool, std::set<int64_t>> seen;
+  for (int64_t step = 0; step < 1000; ++step) {
+    const auto planned = plan(recipe, step);
+    seen[planned.penalised].insert(max_evals(planned.how.forward));
+  }
+  EXPECT_EQ(seen[false], std::set<int64_t>({8}));
+  EXPECT_EQ(seen[true], std::set<int64_t>({6, 7, 8, 9}));
+}
+
+TEST(StepPlan, BudgetsFallAfterTheSwitch) {
+  Recipe recipe;
+  recipe.solver.forward = Broyden{.max_evals = 8};
+  recipe.solver.adjoint = Broyden{.max_evals = 7};
+  recipe.train.pretrain = {.steps = 10, .layers = 3};
+  recipe.train.switching = {.steps = 4, .extra_evals = 8};
+  std::vector<int64_t> forward, adjoint;
+  for (int64_t step = 10; step < 16; ++step) {
+    const auto how = plan(recipe, step).how;
+    forward.push_back(max_evals(how.forward));
+    adjoint.push_back(max_evals(std::get<Implicit>(how.gradient).solver));
+  }
+  EXPECT_EQ(forward, std::vector<int64_t>({16, 14, 12, 10, 8, 8}));
+  EXPECT_EQ(adjoint, std::vector<int64_t>({15, 13, 11, 9, 7, 7}));
 }
 
 }  // namespace

@@ -103,7 +103,7 @@ TEST_F(TrainerTest, TheSameRunTwiceGivesTheSameBits) {
 TEST_F(TrainerTest, GoesOnToTheSameBits) {
   auto config = short_config();
   config.jacobian.control = {.hold = Held::Residual, .target = 1e-3, .every = 3};
-  config.train.random_evals = 2;
+  config.train.random_evals = {.low = -2, .high = 2};
   config.train.pretrain = {.steps = 5, .layers = 3, .gamma = 0.1};
   const auto expected = trained(config, "straight");
   for (int64_t stop = 1; stop < 32; stop += 3) {

@@ -27,7 +27,8 @@ struct EvalArguments : RunArguments {
 
 /// What a table has no room for; --json has all of it.
 bool in_table(const std::string& name) {
-  return !name.starts_with("residual_") && name != "jacobian_norm";
+  return !name.starts_with("residual_") && !name.starts_with("training_") &&
+         name != "jacobian_norm";
 }
 
 std::string as_cell(const std::string& name, double value) {

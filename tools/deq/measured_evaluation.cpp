@@ -7,7 +7,6 @@
 #include <cmath>
 #include <iostream>
 #include <limits>
-#include <string_view>
 
 #include "lab/train/memory.h"
 
@@ -15,10 +14,10 @@ namespace deq::lab::cli {
 namespace {
 
 /// As if they had not been measured; a table keeps their columns.
-void forget(Metrics& metrics, std::initializer_list<std::string_view> names) {
+void forget_stability(Metrics& metrics) {
   for (auto& [name, value] : metrics) {
-    if (std::ranges::find(names, name) == names.end()) continue;
-    value = std::numeric_limits<double>::quiet_NaN();
+    const bool of_j = name == "rho" || name == "jacobian_norm" || name.starts_with("training_");
+    if (of_j) value = std::numeric_limits<double>::quiet_NaN();
   }
 }
 
@@ -84,7 +83,7 @@ std::vector<Metrics> evaluate_budgets(const LoadedRun& run, torch::Device device
   for (const int64_t budget : budgets) {
     rows.push_back({{"budget", budget}});
     append(rows.back(), meter.evaluate_with_stability(within(budget)));
-    if (budget == 1) forget(rows.back(), {"rho", "jacobian_norm"});  // J at the start says nothing
+    if (budget == 1) forget_stability(rows.back());  // J at the start says nothing
   }
   return rows;
 }

@@ -14,17 +14,18 @@ namespace deq {
 using AdjointRule =
     std::function<torch::Tensor(const Linearization&, const torch::Tensor& g, Report& report)>;
 
-/// u (I − J) = g by `solver`. Where the solve fails, the best u found is used (at worst near g).
+/// u (I − J) = g by `solver`, from u = 0. Where the solve fails, the best u found is used; 0, no
+/// gradient, only for a sample whose first product, gJ, is not finite.
 AdjointRule implicit_rule(Solver solver);
 
 /// u = g (I + J + … + J^terms). Its residual is not measured: the report has no samples.
 AdjointRule truncated_rule(int64_t terms);
 
-/// z* as a value, with gradient: backward calls `rule` and sends u down the graph of f that `at`
-/// was made from. The rule's report lands in `*report`. Everything it needs lives in the graph, so
-/// a layer may be used many times in one graph and from several threads. Cannot be differentiated
-/// twice, and says so.
-torch::Tensor attach_adjoint(const torch::Tensor& z_star, const Linearization& at, AdjointRule rule,
+/// A value, z* or f(z*), with gradient: backward calls `rule` and sends u down the graph of f that
+/// `at` was made from. The rule's report lands in `*report`. Everything it needs lives in the
+/// graph, so a layer may be used many times in one graph and from several threads. Cannot be
+/// differentiated twice, and says so.
+torch::Tensor attach_adjoint(const torch::Tensor& value, const Linearization& at, AdjointRule rule,
                              std::shared_ptr<Report> report);
 
 }  // namespace deq

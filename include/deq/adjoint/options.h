@@ -11,7 +11,8 @@
 
 namespace deq {
 
-/// Exact: u (I − J) = g, solved as the fixed point of u ↦ uJ + g from u₀ = g.
+/// Exact: u (I − J) = g, solved as the fixed point of u ↦ uJ + g from u₀ = 0, whose image g costs
+/// no product with J: a budget of k evaluations is one of k products.
 struct Implicit {
   SolverOptions solver = Broyden{.tol = {.rtol = 1e-4}};
 };

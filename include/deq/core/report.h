@@ -54,6 +54,9 @@ struct Report {
   int64_t skipped_updates = 0;  ///< secant updates whose denominator vanished
   int64_t step_rejections = 0;  ///< trial steps shortened by a line search
 
+  /// Counts so many evaluations more, which were made before the solve.
+  void shift_evaluations(int64_t by);
+
   /// Appends a solve that went on from the states that this one returned.
   void append(const Report& next);
 

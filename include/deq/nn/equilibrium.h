@@ -34,6 +34,10 @@ class ConvergenceError : public Error {
 struct EquilibriumOptions {
   SolverOptions forward = Anderson{};
   GradientOptions gradient = Implicit{};
+  /// With gradients, the layer's value is f(z*), one step further than the solve: training is
+  /// stabler where solves do not converge. Costs nothing, since the gradient needs f there anyway;
+  /// Phantom and Unrolled have steps of their own. Without gradients the value is z*.
+  bool one_more_step = true;
   OnFailure on_failure = OnFailure::Report;
   /// ≥ 0. Under autocast in eval mode without gradients a solve goes on in float32 for so many
   /// evaluations at most, or until it has converged: rounded products hide small residuals.
@@ -64,8 +68,8 @@ class EquilibriumPlan {
 /// What one pass through an equilibrium layer gives.
 class Equilibrated {
  public:
-  State state;    ///< z*, with gradient when autograd was on
-  Report report;  ///< how the solve went
+  State state;    ///< z*, or with gradient f(z*): EquilibriumOptions::one_more_step
+  Report report;  ///< how the solve went; its residuals are those of z*
 
   /// The first state tensor, for the many cells that have one.
   const torch::Tensor& z() const { return state.front(); }

@@ -22,6 +22,8 @@ enum class RandomStream : uint64_t {
   SegmentationWeights = 300,
   StabilitySpectrum = 900,
   StabilityProbes = 901,
+  StabilitySamples = 902,
+  StabilityNoise = 903,
   // One key for every training step:
   SampleOrder = 1000,
   PenaltyCoin = 1001,

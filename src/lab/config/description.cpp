@@ -36,6 +36,10 @@ std::string allowed_list(std::string_view kind, const Range& range) {
   return fmt::format("a list of {} numbers{}{}", kind, text.empty() ? "" : " ", text);
 }
 
+std::string allowed_span(const Range& range) {
+  return "a whole number n ≥ 0, for [-n, n], or a list [low, high] of two " + range.text();
+}
+
 std::string allowed_names(const std::vector<std::string_view>& names) {
   if (names.size() == 1) return fmt::format("\"{}\"", names[0]);
   if (names.size() == 2) return fmt::format("\"{}\" or \"{}\"", names[0], names[1]);

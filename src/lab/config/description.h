@@ -17,6 +17,7 @@
 // - number(key, member, range, help): int64_t, int or double; one more argument makes it required
 // - optional_number(key, member, range, help): one that may be left out
 // - whole_numbers(key, member, range, help): a list
+// - span(key, member, range, help): low and high of a struct, from [low, high] or n, for [−n, n]
 // - numbers(key, member, range, help): a list of finite numbers
 // - text(key, member, help): one that is not empty
 // - flag(key, member, help): true or false
@@ -78,6 +79,9 @@ inline constexpr std::string_view kAllowedText = "a text that is not empty";
 
 /// "a list of whole numbers ≥ 1", "a list of finite numbers > 0".
 std::string allowed_list(std::string_view kind, const Range& range);
+
+/// "a whole number n ≥ 0, or a list [low, high] of two in …".
+std::string allowed_span(const Range& range);
 
 template <class Number>
 std::string allowed_list(const Range& range) {

@@ -42,6 +42,11 @@ class KeyCollector {
     add(key);
   }
 
+  template <class Ends>
+  void span(std::string_view key, Ends&, const Range&, std::string_view) {
+    add(key);
+  }
+
   void numbers(std::string_view key, std::vector<double>&, const Range&, std::string_view) {
     add(key);
   }

@@ -25,4 +25,11 @@ std::string list_toml(const std::vector<Number>& values) {
   return text + "]";
 }
 
+/// A number n where that says it all: the span [−n, n].
+template <class Ends>
+std::string span_toml(const Ends& ends) {
+  if (ends.low == -ends.high) return number_toml(ends.high);
+  return list_toml(std::vector{ends.low, ends.high});
+}
+
 }  // namespace deq::lab::config

@@ -66,6 +66,22 @@ std::vector<int64_t> Reader::read_whole_numbers(const Entry& entry, std::string_
   return *list->whole_numbers;
 }
 
+std::pair<int64_t, int64_t> Reader::read_span(const Entry& entry, std::string_view key,
+                                              const Range& range) const {
+  std::vector<int64_t> ends;
+  if (const auto* width = std::get_if<int64_t>(&entry.value); width != nullptr && *width >= 0) {
+    ends = {-*width, *width};
+  } else if (const auto* list = std::get_if<List>(&entry.value);
+             list != nullptr && list->whole_numbers) {
+    ends = *list->whole_numbers;
+  }
+  const bool usable = ends.size() == 2 && ends[0] <= ends[1] &&
+                      range.contains(static_cast<double>(ends[0])) &&
+                      range.contains(static_cast<double>(ends[1]));
+  if (!usable) refuse(entry, key, allowed_span(range));
+  return {ends[0], ends[1]};
+}
+
 std::vector<double> Reader::read_numbers(const Entry& entry, std::string_view key,
                                          const Range& range) const {
   const auto* list = std::get_if<List>(&entry.value);

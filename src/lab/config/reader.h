@@ -53,6 +53,15 @@ class Reader {
     if (entry != nullptr) member = read_whole_numbers(*entry, key, range);
   }
 
+  template <class Ends>
+  void span(std::string_view key, Ends& member, const Range& range, std::string_view /*help*/) {
+    const Entry* entry = find(key);
+    if (entry == nullptr) return;
+    const auto [low, high] = read_span(*entry, key, range);
+    member.low = low;
+    member.high = high;
+  }
+
   void numbers(std::string_view key, std::vector<double>& member, const Range& range,
                std::string_view /*help*/) {
     const Entry* entry = find(key);
@@ -157,6 +166,8 @@ class Reader {
   double read_float(const Entry& entry, std::string_view key, const Range& range) const;
   std::vector<int64_t> read_whole_numbers(const Entry& entry, std::string_view key,
                                           const Range& range) const;
+  std::pair<int64_t, int64_t> read_span(const Entry& entry, std::string_view key,
+                                        const Range& range) const;
   std::vector<double> read_numbers(const Entry& entry, std::string_view key,
                                    const Range& range) const;
   std::string read_text(const Entry& entry, std::string_view key) const;

@@ -43,6 +43,11 @@ class ReferenceVisitor {
     row(key, allowed_list<int64_t>(range), code(list_toml(member)), help);
   }
 
+  template <class Ends>
+  void span(std::string_view key, const Ends& member, const Range& range, std::string_view help) {
+    row(key, allowed_span(range), code(span_toml(member)), help);
+  }
+
   void numbers(std::string_view key, const std::vector<double>& member, const Range& range,
                std::string_view help) {
     row(key, allowed_list<double>(range), code(list_toml(member)), help);

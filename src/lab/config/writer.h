@@ -49,6 +49,11 @@ class Writer {
     write(key, list_toml(member));
   }
 
+  template <class Ends>
+  void span(std::string_view key, const Ends& member, const Range&, std::string_view /*help*/) {
+    write(key, span_toml(member));
+  }
+
   void numbers(std::string_view key, const std::vector<double>& member, const Range&,
                std::string_view /*help*/) {
     write(key, list_toml(member));

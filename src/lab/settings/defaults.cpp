@@ -19,7 +19,7 @@ SyntheticConfig::SyntheticConfig() {
 }
 
 VisionConfig::VisionConfig() {
-  solver = {.forward = Broyden{.tol = {.rtol = 1e-3}, .max_evals = 7},
+  solver = {.forward = Broyden{.tol = {.rtol = 1e-3}, .max_evals = 8},
             .adjoint = Broyden{.tol = {.rtol = 1e-4}, .max_evals = 8}};
   jacobian.gamma = {.shape = ConstantSchedule{.value = 0.5}};
   jacobian.probability = {.shape = ConstantSchedule{.value = 0.05}};

@@ -28,7 +28,7 @@ struct Alternatives<SolverOptions> {
 template <class Visitor, class AnySolver>
 void describe_shared(Visitor& v, AnySolver& solver) {
   v.number("max_evals", solver.max_evals, at_least(1),
-           "The budget of evaluations of f, trial points and probes included.");
+           "The budget of evaluations of f, that at the start, trial points and probes included.");
   v.number("rtol", solver.tol.rtol, at_least(0),
            "An iterate z has converged at ‖f(z) − z‖ ≤ atol + rtol·‖f(z)‖.");
   v.number("atol", solver.tol.atol, at_least(0), "The absolute part of the tolerance.");
@@ -89,6 +89,9 @@ void describe(Visitor& v, SolverOptions& options) {
 
 template <class Visitor>
 void describe(Visitor& v, SolverConfig& config) {
+  v.flag("one_more_step", config.one_more_step,
+         "Whether a training step goes on with f(z*), which the gradient evaluates anyway, as the "
+         "paper's code does, rather than with z*.");
   v.number(
       "float32_evals", config.float32_evals, at_least(0),
       "With precision = \"bfloat16\", outside of training: the most evaluations in float32 with "
@@ -98,7 +101,8 @@ void describe(Visitor& v, SolverConfig& config) {
            "stops where the two differ: for finding errors, at several times the cost.");
   v.table("forward", config.forward, "Finds the equilibrium z* = f(z*).");
   v.table("adjoint", config.adjoint,
-          "Solves the linear system of the implicit gradient, whose f(u) is uJ + g.");
+          "Solves the linear system of the implicit gradient, whose f(u) is uJ + g, from u = 0, "
+          "where f is known: an evaluation is a product with J.");
 }
 
 }  // namespace deq::lab::config

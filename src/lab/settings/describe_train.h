@@ -93,6 +93,17 @@ void describe(Visitor& v, LearningRateSchedule& schedule) {
                  [](auto& inner, auto& shape) { describe_own(inner, shape); });
 }
 
+inline constexpr Choice<VariedSteps> kVariedSteps[] = {{"all", VariedSteps::All},
+                                                       {"penalised", VariedSteps::Penalised}};
+
+template <class Visitor>
+void describe(Visitor& v, SwitchConfig& config) {
+  v.number("extra_evals", config.extra_evals, between(0, 1e9),
+           "Evaluations that forward and adjoint budgets have more in the first step after the "
+           "unrolled ones.");
+  v.number("steps", config.steps, at_least(0), "Steps in which this falls to 0, linearly.");
+}
+
 template <class Visitor>
 void describe(Visitor& v, PretrainConfig& config) {
   v.number("steps", config.steps, at_least(0), "Steps at the start that unroll f.");
@@ -141,8 +152,11 @@ void describe(Visitor& v, TrainConfig& config) {
   v.number("lr", config.lr, above(0), "The learning rate at its highest.");
   v.optional_number("clip_norm", config.clip_norm, above(0),
                     "Gradients are scaled down to this norm where theirs is larger.");
-  v.number("random_evals", config.random_evals, between(0, 1e9),
-           "The forward budget of a training step varies by up to this many evaluations.");
+  v.span(
+      "random_evals", config.random_evals, between(-1e9, 1e9),
+      "By how many evaluations, drawn from here, the forward budget of a training step differs.");
+  v.choice("random_evals_on", config.random_evals_on, kVariedSteps,
+           "Whose budgets differ: those of all steps, or of the steps that apply the penalty.");
   v.number("eval_every", config.eval_every, between(1, kManyEpochs),
            "Epochs from one validation to the next.");
   v.optional_number("eval_every_steps", config.eval_every_steps, at_least(1),
@@ -154,6 +168,7 @@ void describe(Visitor& v, TrainConfig& config) {
   v.table("optimiser", config.optimiser, "What steps the parameters.");
   v.table("lr_schedule", config.lr_schedule, "How the learning rate changes.");
   v.table("pretrain", config.pretrain, "An unrolled start.");
+  v.table("switch", config.switching, "From the unrolled start to equilibria.");
   v.table("loader", config.loader, "How batches are loaded.");
   v.table("checkpoints", config.checkpoints, "When the run is saved.");
   v.table("failure", config.failure, "What happens when numbers are no longer finite.");

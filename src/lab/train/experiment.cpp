@@ -11,6 +11,7 @@ namespace deq::lab {
 EquilibriumOptions evaluation_options(const Recipe& recipe) {
   return {.forward = recipe.solver.forward,
           .gradient = gradient_options(recipe.gradient, recipe.solver.adjoint),
+          .one_more_step = recipe.solver.one_more_step,
           .float32_evals = recipe.solver.float32_evals,
           .replay = recipe.solver.replay};
 }

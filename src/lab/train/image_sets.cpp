@@ -12,6 +12,7 @@
 #include "deq/lab/data/images/image_set.h"
 #include "deq/lab/data/images/packed_images.h"
 #include "lab/base/random_streams.h"
+#include "lab/train/stability.h"
 
 namespace deq::lab {
 namespace fs = std::filesystem;
@@ -89,6 +90,11 @@ Shard evaluation_shard(int64_t samples) {
   return {.batch_size = size, .shuffle = false};
 }
 
+Shard drawn_shard(int64_t samples, int64_t seed) {
+  return {.batch_size = std::min(samples, kStabilitySamples),
+          .seed = random_key(seed, RandomStream::StabilitySamples)};
+}
+
 ImageSets in_memory(const VisionConfig& config, torch::Device device) {
   const auto& data = config.data;
   const auto seed = config.seed;
@@ -110,6 +116,8 @@ ImageSets in_memory(const VisionConfig& config, torch::Device device) {
               },
           .validation = std::make_shared<AugmentedTensorBatches>(
               valid, transform_of(data, false), evaluation_shard(valid.labels.numel())),
+          .drawn = std::make_shared<AugmentedTensorBatches>(
+              valid, transform_of(data, false), drawn_shard(valid.labels.numel(), seed)),
           .validation_samples = valid.labels.numel(),
           .classes = classes};
 }
@@ -129,6 +137,8 @@ ImageSets from_disk(const VisionConfig& config) {
               },
           .validation = std::make_shared<DatasetBatches>(tested, evaluation_shard(tested->size()),
                                                          config.train.loader.unreadable),
+          .drawn = std::make_shared<DatasetBatches>(tested, drawn_shard(tested->size(), seed),
+                                                    config.train.loader.unreadable),
           .validation_samples = tested->size(),
           .classes = train->classes()};
 }

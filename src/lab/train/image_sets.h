@@ -17,6 +17,8 @@ namespace deq::lab {
 struct ImageSets {
   std::function<std::shared_ptr<const BatchSource>(const Shard&, OnUnreadable)> training;
   std::shared_ptr<const BatchSource> validation;  ///< every image once, in order
+  /// Its first batch is kStabilitySamples of them, or all, drawn over the whole set.
+  std::shared_ptr<const BatchSource> drawn;
   int64_t validation_samples = 0;
   std::vector<std::string> classes;
 };

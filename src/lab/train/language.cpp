@@ -19,8 +19,6 @@
 namespace deq::lab {
 namespace {
 
-constexpr int64_t kStabilityStreams = 4;
-
 /// Sums over the words of a text, in a row so that one reduction serves them all.
 struct WordTally {
   enum Name { kWords, kLoss, kEvaluations, kSegments, kCount };
@@ -142,15 +140,19 @@ Metrics LanguageTask::evaluate(const EquilibriumPlan& how, World& world) {
 }
 
 Metrics LanguageTask::stability(const EquilibriumPlan& how) {
-  const auto streams = std::min(kStabilityStreams, parts_->config.data.eval_streams);
+  // As many streams as leave each two whole segments: the second has a memory of the first.
+  const auto& data = parts_->config.data;
+  const auto words = evaluated_tokens(parts_->corpus, data).numel();
+  const auto streams =
+      std::clamp<int64_t>(words / (2 * data.eval_segment + 1), 1, kStabilitySamples);
   const auto source = parts_->evaluation({.batch_size = streams});
-  const torch::NoGradGuard no_grad;
-  auto cost = parts_->cost(parts_->on_device(source.batch(0, 0)), {}, how);
-  if (cost.equilibria.empty()) return {};
-  if (source.batches() > 1) {
-    cost = parts_->cost(parts_->on_device(source.batch(0, 1)), cost.memory, how);
-  }
-  return stability_metrics(cost.equilibria.front(), parts_->config.seed);
+  return stability_metrics(model(), parts_->config.seed, 1, [&](int64_t) {
+    auto cost = parts_->cost(parts_->on_device(source.batch(0, 0)), {}, how);
+    if (!cost.equilibria.empty() && source.batches() > 1) {
+      cost = parts_->cost(parts_->on_device(source.batch(0, 1)), cost.memory, how);
+    }
+    return std::move(cost.equilibria);
+  });
 }
 
 int64_t LanguageTask::validation_samples() const {

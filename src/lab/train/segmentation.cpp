@@ -20,8 +20,6 @@ namespace deq::lab {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr int64_t kStabilityScenes = 4;
-
 MaskTransform masked_transform_of(const SegmentationData& data, bool training) {
   MaskTransform transform{.crop = MaskTransform::Crop::Random,
                           .height = data.crop_height,
@@ -55,6 +53,13 @@ Shard segmentation_shard(int64_t samples, int64_t most) {
   return {.batch_size = size, .shuffle = false};
 }
 
+Shard drawn_scenes(int64_t samples, int64_t most, int64_t seed) {
+  auto shard = segmentation_shard(samples, most);
+  shard.shuffle = true;
+  shard.seed = random_key(seed, RandomStream::StabilitySamples);
+  return shard;
+}
+
 /// Sums over validation images, in a row so that one reduction serves them all.
 struct PixelTally {
   enum Name { kLoss, kWeight, kEvaluations, kBatches, kCount };
@@ -79,6 +84,9 @@ struct SegmentationTask::Parts {
         validation_batches(validation,
                            segmentation_shard(validation->size(), chosen.data.valid_batch_size),
                            chosen.train.loader.unreadable),
+        drawn_batches(validation,
+                      drawn_scenes(validation->size(), chosen.data.valid_batch_size, chosen.seed),
+                      chosen.train.loader.unreadable),
         network(chosen.model, random_stream(chosen.seed, RandomStream::SegmentationWeights)) {
     const auto type = storage_type(config.precision);
     place_model(*network, device, type);
@@ -91,14 +99,15 @@ struct SegmentationTask::Parts {
     class_weights = torch::tensor(weights, torch::kFloat64).to(device, type);
   }
 
-  Batch validation_batch(int64_t index) const {
-    return validation_batches.batch(0, index).to(device, storage_type(config.precision));
+  Batch of(const DatasetBatches& batches, int64_t index) const {
+    return batches.batch(0, index).to(device, storage_type(config.precision));
   }
 
   SegmentationConfig config;
   torch::Device device;
   std::shared_ptr<const MaskFolder> training, validation;
   DatasetBatches validation_batches;
+  DatasetBatches drawn_batches;  // the same images in an order that is drawn
   models::MdeqSegmenter network;
   torch::Tensor class_weights;  // undefined where all count the same
 };
@@ -127,7 +136,7 @@ Metrics SegmentationTask::evaluate(const EquilibriumPlan& how, World& world) {
   PixelTally tally{.confusion = ConfusionMatrix(parts_->config.model.mdeq.classes), .reports = {}};
   const auto batches = parts_->validation_batches.batches();
   for (int64_t index = world.rank(); index < batches; index += world.size()) {
-    const auto batch = parts_->validation_batch(index);
+    const auto batch = parts_->of(parts_->validation_batches, index);
     const auto output = parts_->network->forward(batch.tensors[0], how);
     const auto loss = pixel_loss(output.logits, batch.tensors[1], parts_->class_weights);
     tally.sums[PixelTally::kLoss] += loss.sum.item<double>();
@@ -149,11 +158,13 @@ Metrics SegmentationTask::evaluate(const EquilibriumPlan& how, World& world) {
 }
 
 Metrics SegmentationTask::stability(const EquilibriumPlan& how) {
-  const auto batch = parts_->validation_batch(0);
-  const int64_t samples = std::min(kStabilityScenes, batch.size());
-  const torch::NoGradGuard no_grad;
-  const auto output = parts_->network->forward(batch.tensors[0].narrow(0, 0, samples), how);
-  return stability_metrics(output.equilibrium, parts_->config.seed);
+  const auto& source = parts_->drawn_batches;
+  const auto in_a_batch = parts_->validation->size() / source.batches();
+  const auto parts = std::min(source.batches(), (kStabilitySamples + in_a_batch - 1) / in_a_batch);
+  return stability_metrics(model(), parts_->config.seed, parts, [&](int64_t part) {
+    return std::vector{
+        parts_->network->forward(parts_->of(source, part).tensors[0], how).equilibrium};
+  });
 }
 
 int64_t SegmentationTask::validation_samples() const {

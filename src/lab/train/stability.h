@@ -1,14 +1,27 @@
 #pragma once
 
+#include <torch/nn/module.h>
+
 #include <cstdint>
+#include <functional>
+#include <vector>
 
 #include "deq/lab/train/metrics.h"
 #include "deq/nn/equilibrium.h"
 
 namespace deq::lab {
 
-/// ‖J‖_F, estimated, and ρ at the states of an equilibrium, mean over its samples, and the way of
-/// its solve; for states too large for a dense Jacobian.
-Metrics stability_metrics(const Equilibrated& equilibrium, int64_t seed);
+/// On how many validation samples stability is measured, where there are so many.
+inline constexpr int64_t kStabilitySamples = 64;
+
+/// The equilibria of one part of these samples; none from an explicit network.
+using StabilityPass = std::function<std::vector<Equilibrated>(int64_t part)>;
+
+/// For states too large for a dense Jacobian: ‖J‖_F, estimated, and ρ at the states where solves
+/// end, means over the samples, and the way of the first part's solve. Then, named training_…,
+/// residual, ‖J‖_F and ρ of the map that training steps solve, with dropout and batch statistics.
+/// The model is in eval mode before and after, with the same buffers.
+Metrics stability_metrics(torch::nn::Module& model, int64_t seed, int64_t parts,
+                          const StabilityPass& pass);
 
 }  // namespace deq::lab

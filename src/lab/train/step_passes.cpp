@@ -94,10 +94,12 @@ void StepPasses::backpropagate(int64_t step, const StepPlan& plan, int64_t part,
   for (auto& equilibrium : pass.equilibria) last_reports_.push_back(std::move(equilibrium.report));
 }
 
-/// Plans differ in their phase and budget only, and keep workspaces worth reusing.
+/// Plans differ in their phase and budgets only, and keep workspaces worth reusing.
 const EquilibriumPlan& StepPasses::ready(const EquilibriumOptions& how) {
   const auto* unrolled = std::get_if<Unrolled>(&how.gradient);
+  const auto* implicit = std::get_if<Implicit>(&how.gradient);
   const std::tuple key(how.gradient.index(), max_evals(how.forward),
+                       implicit != nullptr ? max_evals(implicit->solver) : 0,
                        unrolled != nullptr && unrolled->replayed);
   return ready_.try_emplace(key, how).first->second;
 }

@@ -13,9 +13,20 @@ double uniform(uint64_t key) {
   return static_cast<double>(key >> 11) * 0x1p-53;
 }
 
-/// δ in [−width, width].
-int64_t variation(uint64_t key, int64_t width) {
-  return static_cast<int64_t>(uniform(key) * static_cast<double>(2 * width + 1)) - width;
+int64_t drawn_from(const EvalSpan& span, uint64_t key) {
+  const auto count = static_cast<double>(span.high - span.low + 1);
+  return span.low + static_cast<int64_t>(uniform(key) * count);
+}
+
+SolverOptions with_more_evals(const SolverOptions& solver, int64_t more) {
+  return with_max_evals(solver, std::max<int64_t>(max_evals(solver) + more, 1));
+}
+
+/// What a budget has more, so many steps after the pretraining.
+int64_t extra_evals(const SwitchConfig& switching, int64_t since_pretraining) {
+  const auto left = std::max<int64_t>(switching.steps - since_pretraining, 0);
+  if (left == 0) return 0;
+  return (switching.extra_evals * left + switching.steps - 1) / switching.steps;
 }
 
 }  // namespace
@@ -44,11 +55,15 @@ StepPlan plan_step(const Recipe& recipe, const GammaController& controller, int6
   if (auto* unrolled = std::get_if<Unrolled>(&plan.how.gradient)) {
     unrolled->replayed = !plan.penalised;  // the penalty is to have the same dropout masks
   }
-  if (train.random_evals > 0 && !pretraining) {
-    const auto delta =
-        variation(random_key(recipe.seed, RandomStream::SolverBudget, step), train.random_evals);
-    const auto budget = max_evals(plan.how.forward) + delta;
-    plan.how.forward = with_max_evals(plan.how.forward, std::max<int64_t>(budget, 1));
+  if (pretraining) return plan;
+  const auto extra = extra_evals(train.switching, since_pretraining);
+  const bool varied = train.random_evals_on == VariedSteps::All || plan.penalised;
+  const auto drawn = varied ? drawn_from(train.random_evals,
+                                         random_key(recipe.seed, RandomStream::SolverBudget, step))
+                            : 0;
+  plan.how.forward = with_more_evals(plan.how.forward, extra + drawn);
+  if (auto* implicit = std::get_if<Implicit>(&plan.how.gradient)) {
+    implicit->solver = with_more_evals(implicit->solver, extra);
   }
   return plan;
 }

@@ -18,7 +18,7 @@ Validation::Validation(Task& task, const Recipe& recipe, std::shared_ptr<World> 
 Metrics Validation::measure(bool closing) {
   task_.model().eval();
   auto metrics = at_every_budget();
-  append(metrics, task_.stability(evaluation_options(recipe_)));
+  append(metrics, stability());
   if (closing) append(metrics, task_.closing());
   task_.model().train();
   return metrics;
@@ -42,9 +42,14 @@ Metrics Validation::at_every_budget() {
   return metrics;
 }
 
+Metrics Validation::stability() {
+  const PrecisionScope precision(recipe_.precision, device_);
+  return task_.stability(evaluation_options(recipe_));
+}
+
 double Validation::spectral_radius() {
   task_.model().eval();
-  const double rho = number(task_.stability(evaluation_options(recipe_)), "rho");
+  const double rho = number(stability(), "rho");
   task_.model().train();
   return of_main(rho);
 }

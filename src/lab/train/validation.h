@@ -25,6 +25,7 @@ class Validation {
 
  private:
   Metrics at_every_budget();
+  Metrics stability();
 
   Task& task_;
   const Recipe& recipe_;

@@ -18,8 +18,6 @@
 namespace deq::lab {
 namespace {
 
-constexpr int64_t kStabilitySamples = 8;
-
 /// Sums over validation samples, in a row so that one reduction serves them all.
 struct ImageTally {
   enum Name { kSamples, kCorrect, kInTopFive, kLoss, kEvaluations, kBatches, kCount };
@@ -107,13 +105,11 @@ Metrics VisionTask::evaluate(const EquilibriumPlan& how, World& world) {
 }
 
 Metrics VisionTask::stability(const EquilibriumPlan& how) {
-  const auto batch = parts_->sets.validation->batch(0, 0).to(
-      parts_->device, storage_type(parts_->config.precision));
-  const int64_t samples = std::min(kStabilitySamples, batch.size());
-  const torch::NoGradGuard no_grad;
-  const auto scores = parts_->classifier.scores(batch.tensors[0].narrow(0, 0, samples), how);
-  if (scores.equilibria.empty()) return {};
-  return stability_metrics(scores.equilibria.front(), parts_->config.seed);
+  const auto batch =
+      parts_->sets.drawn->batch(0, 0).to(parts_->device, storage_type(parts_->config.precision));
+  return stability_metrics(model(), parts_->config.seed, 1, [&](int64_t) {
+    return parts_->classifier.scores(batch.tensors[0], how).equilibria;
+  });
 }
 
 int64_t VisionTask::validation_samples() const {

@@ -18,6 +18,7 @@ namespace deq::lab {
 
 /// [solver].
 struct SolverConfig {
+  bool one_more_step = true;
   int64_t float32_evals = 0;
   Replay replay = Replay::Automatic;
   SolverOptions forward = Broyden{};

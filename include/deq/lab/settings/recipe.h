@@ -13,6 +13,21 @@
 
 namespace deq::lab {
 
+/// By how many evaluations the forward budget of a training step may differ from the solver's.
+struct EvalSpan {
+  int64_t low = 0, high = 0;
+};
+
+/// The training steps whose budget differs.
+enum class VariedSteps { All, Penalised };
+
+/// [train.switch]: from the unrolled start to equilibria. Budgets, forward and adjoint, are larger
+/// at first and fall to the solvers' own.
+struct SwitchConfig {
+  int64_t steps = 0;
+  int64_t extra_evals = 0;
+};
+
 /// [train.pretrain]: at first the layer is unrolled, which needs no equilibrium to be there yet.
 struct PretrainConfig {
   int64_t steps = 0;
@@ -48,7 +63,8 @@ struct TrainConfig {
   int64_t accumulation = 1;
   double lr = 1e-3;
   std::optional<double> clip_norm{};
-  int64_t random_evals = 0;
+  EvalSpan random_evals{};
+  VariedSteps random_evals_on = VariedSteps::All;
   int64_t eval_every = 1;
   std::optional<int64_t> eval_every_steps{};
   std::vector<int64_t> eval_budgets{};
@@ -56,6 +72,7 @@ struct TrainConfig {
   OptimiserOptions optimiser = Adam{};
   LearningRateSchedule lr_schedule{};
   PretrainConfig pretrain{};
+  SwitchConfig switching{};
   LoaderConfig loader{};
   CheckpointConfig checkpoints{};
   FailureConfig failure{};

@@ -61,7 +61,7 @@ class Task {
   virtual Metrics evaluate(const EquilibriumPlan& how, World& world) = 0;
 
   /// ρ and whatever else says how stable validation samples are, at the states in which a solve
-  /// with `how` ends.
+  /// with `how` ends. The model is in eval mode.
   virtual Metrics stability(const EquilibriumPlan& /*how*/) { return {}; }
 
   /// What is worth measuring once, after the training.
