@@ -96,8 +96,9 @@ DEQ_HOST_DEVICE bool judge_sample(const JudgeArguments& a, int64_t b) {
   a.residuals[2 * b + 1] = residual_ratio(absolute, image);
   const bool better = judge(sample, absolute, image, a.evaluation, a.rules);
   // The start is kept even where nothing about it is finite.
+  const bool kept = better || (a.evaluation == 1 && a.rules.start_is_candidate);
   a.marks[b] = static_cast<uint8_t>((sample.active() ? kernels::kActive : 0) |
-                                    (better || a.evaluation == 1 ? kernels::kImproved : 0));
+                                    (kept ? kernels::kImproved : 0));
   a.samples[b] = sample;
   return sample.active();
 }

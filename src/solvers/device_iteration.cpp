@@ -105,7 +105,12 @@ void DeviceIteration::move_to(const Move& move) {
   const auto marks = is_start ? std::nullopt : std::optional(marks_);
   ++observations_;
   z_ = move.z;
-  f_ = is_start && known_ > 0 ? checked_image(problem_.f_of_start, z_) : evaluate(problem_, z_);
+  if (is_start && known_ > 0) {
+    f_ = checked_image(problem_.f_of_start, z_);
+    best_.copy_(f_);
+  } else {
+    f_ = evaluate(problem_, z_);
+  }
   g_ = pool_.take();
   sums_ = kernels::enqueue::observe(f_, z_, g_, move.rows, move.newest, marks);
   decisions::judge(sums_, samples_, marks_, residuals_, active_.memory(), observations_, rules_);

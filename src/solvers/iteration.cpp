@@ -25,11 +25,13 @@ struct Iteration::Impl {
   torch::Tensor dots{};  // [B, 2 + rows] of the last observation
   Report report{};
 
-  /// The first iterate's image may be known.
+  /// The start's image may be known, and is then the result where nothing better comes.
   torch::Tensor image_of(const torch::Tensor& at) {
     const bool is_start = report.trace.empty();
-    if (is_start && problem.f_of_start.defined()) return checked_image(problem.f_of_start, at);
-    return evaluate(at);
+    if (!is_start || !problem.f_of_start.defined()) return evaluate(at);
+    auto image = checked_image(problem.f_of_start, at);
+    best = pool.take().copy_(image);
+    return image;
   }
 
   torch::Tensor evaluate(const torch::Tensor& at) {

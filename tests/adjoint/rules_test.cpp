@@ -69,8 +69,8 @@ TEST_F(AdjointRules, ImplicitMatchesTheReferenceFixture) {
   }
 }
 
-TEST_F(AdjointRules, ImplicitStartsFromG) {
-  // u₀ = g: where J = 0 the first evaluation already shows convergence.
+TEST_F(AdjointRules, ImplicitsFirstProductIsThatOfG) {
+  // u₀ = 0, u₁ = g: where J = 0 the first product already shows convergence.
   const auto value = draw(2, 3);
   const auto at = test::linearize([&](const torch::Tensor&) { return value; }, value);
   Report report;

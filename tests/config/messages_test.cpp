@@ -83,7 +83,8 @@ TEST(ConfigMessages, UnknownKeys) {
   EXPECT_EQ(
       message("[train]\nepoch = 3\n"),
       "x.toml:3: unknown key \"train.epoch\"; did you mean \"train.epochs\"? (allowed: epochs, "
-      "steps, batch_size, accumulation, lr, clip_norm, random_evals, random_evals_on, eval_every, "
+      "steps, batch_size, accumulation, lr, clip_norm, weight_average, random_evals, "
+      "random_evals_on, eval_every, "
       "eval_every_steps, eval_budgets, log_every, optimiser, lr_schedule, pretrain, switch, "
       "loader, "
       "checkpoints, failure)");
@@ -210,7 +211,8 @@ TEST(ConfigMessages, Overrides) {
             "--set train.epochs=abc: must be a whole number in [1, 1e+09]");
   EXPECT_EQ(message("", {"train.epoch=3"}),
             "--set train.epoch=3: unknown key \"train.epoch\"; did you mean \"train.epochs\"? "
-            "(allowed: epochs, steps, batch_size, accumulation, lr, clip_norm, random_evals, "
+            "(allowed: epochs, steps, batch_size, accumulation, lr, clip_norm, weight_average, "
+            "random_evals, "
             "random_evals_on, eval_every, eval_every_steps, eval_budgets, log_every, optimiser, "
             "lr_schedule, pretrain, switch, loader, checkpoints, failure)");
   const std::string span =

@@ -7,6 +7,7 @@
 
 #include "deq/core/error.h"
 #include "deq/lab/io/atomic_file.h"
+#include "deq/lab/io/checkpoint_file.h"
 #include "deq/lab/settings/files.h"
 #include "deq/lab/train/checkpoints.h"
 #include "io/temporary_folder.h"
@@ -105,6 +106,7 @@ TEST_F(TrainerTest, GoesOnToTheSameBits) {
   config.jacobian.control = {.hold = Held::Residual, .target = 1e-3, .every = 3};
   config.train.random_evals = {.low = -2, .high = 2};
   config.train.pretrain = {.steps = 5, .layers = 3, .gamma = 0.1};
+  config.train.weight_average = 0.9;
   const auto expected = trained(config, "straight");
   for (int64_t stop = 1; stop < 32; stop += 3) {
     const auto name = "stopped-" + std::to_string(stop);
@@ -120,6 +122,40 @@ TEST_F(TrainerTest, GoesOnToTheSameBits) {
     EXPECT_TRUE(same_bits(second.weights(), expected)) << "stopped after step " << stop;
     EXPECT_EQ(second.task.passes(), 32 - stop);
   }
+}
+
+// Validated and saved is the mean of the weights, by the rule that its configuration tells.
+TEST_F(TrainerTest, AveragesItsWeights) {
+  constexpr double kDecay = 0.6;
+  auto config = short_config();
+  config.train.steps = 7;
+  config.train.weight_average = kDecay;
+  config.train.checkpoints.every_steps = 1;
+  config.train.checkpoints.keep = 10;
+  TrainingRun run(config, make("run"));
+  run.trainer.run();
+  const Checkpoints files(checkpoint_folder(run.run), 10);
+  const auto trained = [&](int64_t step, const std::string& name) {
+    return read_checkpoint_file(files.file_of(step)).tensors.at(std::string(kTrainedPrefix) + name);
+  };
+  write_file_atomically(config_file(run.run), to_toml(config));
+  auto task = load_run(run.run).task;
+  for (const auto& item : task->model().named_parameters()) {
+    auto mean = trained(0, item.key());
+    for (int64_t step = 1; step <= 7; ++step) {
+      const auto steps = static_cast<double>(step);
+      const double kept = std::min(kDecay, (1 + steps) / (10 + steps));
+      mean = kept * mean + (1 - kept) * trained(step, item.key());
+    }
+    EXPECT_TRUE(torch::allclose(item.value(), mean, 1e-5, 1e-7)) << item.key();
+    EXPECT_TRUE(run.weights().at(item.key()).equal(trained(7, item.key()))) << item.key();
+    EXPECT_FALSE(torch::allclose(item.value(), trained(7, item.key()), 1e-5, 1e-7)) << item.key();
+  }
+  const auto world = World::alone();
+  task->model().eval();
+  const torch::NoGradGuard no_grad;
+  const auto metrics = task->evaluate(evaluation_options(config), *world);
+  EXPECT_EQ(number(metrics, "mse"), number(run.of("valid").back(), "mse"));
 }
 
 TEST_F(TrainerTest, ResumingForgetsLinesAfterTheCheckpoint) {

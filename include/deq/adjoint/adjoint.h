@@ -14,8 +14,8 @@ namespace deq {
 using AdjointRule =
     std::function<torch::Tensor(const Linearization&, const torch::Tensor& g, Report& report)>;
 
-/// u (I − J) = g by `solver`, from u = 0. Where the solve fails, the best u found is used; 0, no
-/// gradient, only for a sample whose first product, gJ, is not finite.
+/// u (I − J) = g by `solver`, from u = 0. Where the solve fails, the best u found is used (at worst
+/// g).
 AdjointRule implicit_rule(Solver solver);
 
 /// u = g (I + J + … + J^terms). Its residual is not measured: the report has no samples.

@@ -37,7 +37,8 @@ struct Problem {
   /// Where f would copy its argument to: a solve on a GPU keeps its iterate there.
   torch::Tensor z_buffer{};
   bool overwrites_results = false;  ///< each evaluation overwrites what the one before it returned
-  /// f at the start, where it is known. It is no evaluation then, and the start no result.
+  /// f at the start, where it is known. It is no evaluation then, and the start no result: where
+  /// all that follows fails, this is.
   torch::Tensor f_of_start{};
 };
 

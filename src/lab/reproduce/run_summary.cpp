@@ -37,9 +37,8 @@ int64_t trained_parameters(const TensorFile& file) {
     const auto rest = std::string_view(name).substr(of_optimiser ? kOptimiserPrefix.size() : 0);
     const bool moment =
         of_optimiser && (rest.starts_with("exp_avg/") || rest.starts_with("momentum/"));
-    const bool of_model = !of_optimiser && !name.starts_with(kCarriedPrefix);
     if (moment) trained += tensor.numel();
-    if (of_model && tensor.is_floating_point()) all += tensor.numel();
+    if (is_of_model(name) && tensor.is_floating_point()) all += tensor.numel();
   }
   return trained > 0 ? trained : all;
 }

@@ -152,6 +152,10 @@ void describe(Visitor& v, TrainConfig& config) {
   v.number("lr", config.lr, above(0), "The learning rate at its highest.");
   v.optional_number("clip_norm", config.clip_norm, above(0),
                     "Gradients are scaled down to this norm where theirs is larger.");
+  v.number(
+      "weight_average", config.weight_average, from_to_below(0, 1),
+      "The decay of a running mean of the weights, with which the model is validated and saved; "
+      "0 keeps none.");
   v.span(
       "random_evals", config.random_evals, between(-1e9, 1e9),
       "By how many evaluations, drawn from here, the forward budget of a training step differs.");

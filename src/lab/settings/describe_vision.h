@@ -95,10 +95,17 @@ void describe(Visitor& v, ImageModel& model) {
 }
 
 template <class Visitor>
+void describe(Visitor& v, ImageLossConfig& loss) {
+  v.number("label_smoothing", loss.label_smoothing, from_to_below(0, 1),
+           "The share of a label's weight that goes to all classes alike; validation has none.");
+}
+
+template <class Visitor>
 void describe(Visitor& v, VisionConfig& config) {
   describe_top(v, config, kVision);
   v.table("data", config.data, "The images.");
   v.table("model", config.model, "The network.");
+  v.table("loss", config.loss, "What is minimised: the mean cross-entropy of the images.");
   describe_tables(v, config);
 }
 

@@ -59,16 +59,20 @@ std::map<std::string, torch::Tensor> taken_out(std::map<std::string, torch::Tens
 
 }  // namespace
 
-Persistence::Persistence(Task& task, Optimiser& optimiser, std::shared_ptr<World> world,
-                         Checkpoints files, std::string config)
+Persistence::Persistence(Task& task, Optimiser& optimiser, const WeightAverage& average,
+                         std::shared_ptr<World> world, Checkpoints files, std::string config)
     : task_(task),
       optimiser_(optimiser),
+      average_(average),
       world_(std::move(world)),
       files_(std::move(files)),
       config_(std::move(config)) {}
 
 std::map<std::string, torch::Tensor> Persistence::tensors() const {
   auto all = model_tensors(task_.model());
+  for (const auto& [name, mean] : average_.means()) {
+    all[std::string(kTrainedPrefix) + name] = std::exchange(all.at(name), mean);
+  }
   for (const auto& [name, tensor] : optimiser_.state()) {
     all[std::string(kOptimiserPrefix) + name] = tensor;
   }

@@ -10,14 +10,15 @@
 #include "deq/lab/train/optimiser.h"
 #include "deq/lab/train/task.h"
 #include "lab/train/training_state.h"
+#include "lab/train/weight_average.h"
 
 namespace deq::lab {
 
 /// Brings a training to the disk and back: the main rank's files hold what all ranks have.
 class Persistence {
  public:
-  Persistence(Task& task, Optimiser& optimiser, std::shared_ptr<World> world, Checkpoints files,
-              std::string config);
+  Persistence(Task& task, Optimiser& optimiser, const WeightAverage& average,
+              std::shared_ptr<World> world, Checkpoints files, std::string config);
 
   /// One checkpoint, written by the main rank once all have come so far.
   void save(const TrainingState& state);
@@ -39,6 +40,7 @@ class Persistence {
 
   Task& task_;
   Optimiser& optimiser_;
+  const WeightAverage& average_;
   std::shared_ptr<World> world_;
   Checkpoints files_;
   std::string config_;

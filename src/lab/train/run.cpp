@@ -31,6 +31,11 @@ Checkpoints::Found checkpoint_of(const std::filesystem::path& run, WhichCheckpoi
 
 }  // namespace
 
+bool is_of_model(std::string_view name) {
+  return !name.starts_with(kOptimiserPrefix) && !name.starts_with(kCarriedPrefix) &&
+         !name.starts_with(kTrainedPrefix);
+}
+
 std::map<std::string, std::string> checkpoint_metadata(const std::string& config,
                                                        const std::vector<std::string>& classes) {
   std::map<std::string, std::string> metadata{{"deq_version", version()}, {"config", config}};
@@ -74,7 +79,7 @@ RunCheckpoint read_run_checkpoint(const std::filesystem::path& run, WhichCheckpo
   result.path = std::move(found.path);
   result.classes = classes_in(found.file.metadata);
   for (auto& [name, tensor] : found.file.tensors) {
-    if (name.starts_with(kOptimiserPrefix) || name.starts_with(kCarriedPrefix)) continue;
+    if (!is_of_model(name)) continue;
     result.weights[name] = std::move(tensor);
   }
   return result;

@@ -20,6 +20,7 @@
 #include "lab/train/training_log.h"
 #include "lab/train/training_state.h"
 #include "lab/train/validation.h"
+#include "lab/train/weight_average.h"
 
 namespace deq::lab {
 namespace {
@@ -42,11 +43,12 @@ class Trainer::Loop {
         world_(std::move(world)),
         hooks_(std::move(hooks)),
         optimiser_(recipe.train.optimiser, trainable(task.model())),
+        average_(task.model(), recipe.train.weight_average),
         device_(optimiser_.parameters().front().device()),
         passes_(task, recipe_, world_, optimiser_),
         validation_(task, recipe_, world_, device_),
         controller_(recipe.jacobian.control, recipe.jacobian.gamma.at(0)),
-        persistence_(task, optimiser_, world_,
+        persistence_(task, optimiser_, average_, world_,
                      Checkpoints(checkpoint_folder(run), recipe.train.checkpoints.keep), config),
         steps_per_epoch_(passes_.steps_per_epoch()),
         steps_(recipe.train.steps.value_or(recipe.train.epochs * steps_per_epoch_)),
@@ -133,6 +135,7 @@ class Trainer::Loop {
         scale_gradients(optimiser_.parameters(), *clip / gradient_norm_);
       }
       optimiser_.step(plan_.lr * state_.lr_scale);
+      average_.update(state_.step + 1);
       log_.add(figures);
     }
     state_.skipped_in_a_row = finite ? 0 : state_.skipped_in_a_row + 1;
@@ -185,7 +188,10 @@ class Trainer::Loop {
     log_steps();
     show({.step = state_.step, .steps = steps_, .phase = TrainingPhase::Evaluating});
     state_.seconds = log_.seconds();
-    const auto metrics = validation_.measure(/*closing=*/state_.step == steps_);
+    const auto metrics = [this] {
+      const WeightAverage::InPlace averaged(average_);
+      return validation_.measure(/*closing=*/state_.step == steps_);
+    }();
     log_.write_evaluation(state_, state_.seconds, metrics);
     const auto goal = task_.goal();
     const double value = number(metrics, goal.metric);
@@ -303,6 +309,7 @@ class Trainer::Loop {
   std::shared_ptr<World> world_;
   TrainerHooks hooks_;
   Optimiser optimiser_;
+  WeightAverage average_;
   torch::Device device_;
   StepPasses passes_;
   Validation validation_;

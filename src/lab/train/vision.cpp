@@ -77,7 +77,9 @@ std::shared_ptr<const BatchSource> VisionTask::training_batches(const Shard& sha
 TaskPass VisionTask::forward(const Batch& batch, const EquilibriumPlan& how) {
   auto scores = parts_->classifier.scores(batch.tensors[0], how);
   const auto logits = scores.logits.to(storage_type(parts_->config.precision));
-  return {.loss = torch::nn::functional::cross_entropy(logits, batch.tensors[1]),
+  const auto options = torch::nn::functional::CrossEntropyFuncOptions().label_smoothing(
+      parts_->config.loss.label_smoothing);
+  return {.loss = torch::nn::functional::cross_entropy(logits, batch.tensors[1], options),
           .equilibria = std::move(scores.equilibria)};
 }
 

@@ -63,6 +63,7 @@ struct TrainConfig {
   int64_t accumulation = 1;
   double lr = 1e-3;
   std::optional<double> clip_norm{};
+  double weight_average = 0;
   EvalSpan random_evals{};
   VariedSteps random_evals_on = VariedSteps::All;
   int64_t eval_every = 1;

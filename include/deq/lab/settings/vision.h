@@ -57,6 +57,11 @@ struct DenseNetModel {
 using ImageModel =
     std::variant<models::MdeqOptions, ResNetModel, DenseNetModel, models::MonotoneOptions>;
 
+/// [loss].
+struct ImageLossConfig {
+  double label_smoothing = 0;  ///< 0 ≤ label_smoothing < 1
+};
+
 /// Image classification by a multiscale DEQ, a monotone network or an explicit one. The defaults
 /// are the paper's for CIFAR-10 where it names them, with the authors' tiny model.
 struct VisionConfig : Recipe {
@@ -64,6 +69,7 @@ struct VisionConfig : Recipe {
 
   ImageData data{};
   ImageModel model = models::MdeqOptions{};
+  ImageLossConfig loss{};
 };
 
 }  // namespace deq::lab

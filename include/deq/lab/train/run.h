@@ -20,6 +20,11 @@ std::filesystem::path checkpoint_folder(const std::filesystem::path& run);
 /// What a checkpoint's tensors that are not the model's begin with.
 inline constexpr std::string_view kOptimiserPrefix = "optimiser/";
 inline constexpr std::string_view kCarriedPrefix = "carried/";
+/// Where the model's own names hold the mean of its weights, the weights that training goes on
+/// with.
+inline constexpr std::string_view kTrainedPrefix = "trained/";
+/// Whether a tensor of a checkpoint is the model's, under its own name.
+bool is_of_model(std::string_view name);
 
 enum class WhichCheckpoint { Newest, Best };
 
