@@ -94,7 +94,7 @@ void expect_gradients(const torch::nn::Module& model, const MdeqFixture& fixture
     }
     expected.erase(item.key());
     ASSERT_TRUE(gradient.defined()) << item.key();
-    const auto& value = fixture[prefix + item.key()];
+    const auto value = fixture[prefix + item.key()].to(gradient.device());
     const double bound =
         fixture.cancels(item.key()) ? 1e-14 * largest : tolerance * largest_entry(value);
     EXPECT_LT(largest_entry(gradient - value), bound) << item.key();

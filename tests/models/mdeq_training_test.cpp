@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "deq/core/cuda.h"
 #include "models/mdeq_fixture.h"
 #include "support/differences.h"
 
@@ -13,8 +14,17 @@
 namespace deq::models {
 namespace {
 
-class MdeqTraining : public ::testing::Test {
+class MdeqTraining : public ::testing::TestWithParam<torch::DeviceType> {
  protected:
+  void SetUp() override {
+    if (device().is_cuda() && !cuda_status().available) GTEST_SKIP() << cuda_status().reason;
+    model_->to(device());
+  }
+
+  static torch::Device device() { return GetParam(); }
+
+  torch::Tensor on_device(const std::string& name) const { return fixture_[name].to(device()); }
+
   SolverOptions solver(int64_t evals) const {
     return Broyden{.tol = {.rtol = training_.at("rtol"), .scope = NormScope::WholeBatch},
                    .max_evals = evals};
@@ -37,7 +47,7 @@ class MdeqTraining : public ::testing::Test {
 
   /// A published probe, scale after scale with the last dimension fastest, as this state lies.
   torch::Tensor probe(int64_t step, const State& like) const {
-    const auto published = fixture_["in.probe." + std::to_string(step)].squeeze(-1);
+    const auto published = on_device("in.probe." + std::to_string(step)).squeeze(-1);
     State scales;
     int64_t begin = 0;
     for (const auto& scale : like) {
@@ -67,10 +77,11 @@ class MdeqTraining : public ::testing::Test {
   MdeqClassifier model_ = fixture_.model();
 };
 
-TEST_F(MdeqTraining, RepeatsTheAuthorsSteps) {
+TEST_P(MdeqTraining, RepeatsTheAuthorsSteps) {
   constexpr double kTolerance = 1e-9;
   const int64_t steps = training_.at("steps"), pretraining = training_.at("pretrain_steps");
   const double gamma = training_.at("gamma");
+  const auto images = on_device("in.image"), labels = on_device("in.label");
   torch::optim::Adam adam(model_->parameters(), torch::optim::AdamOptions(1e-3));
   model_->train();
   const auto expect_logged = [&](const std::string& what, int64_t step, double value) {
@@ -79,9 +90,8 @@ TEST_F(MdeqTraining, RepeatsTheAuthorsSteps) {
   };
   for (int64_t step = 0; step < steps; ++step) {
     const bool solves = step >= pretraining;
-    const auto output = model_->forward(fixture_["in.image"][step], solves ? solved() : unrolled());
-    const auto loss =
-        torch::nn::functional::cross_entropy(output.logits, fixture_["in.label"][step]);
+    const auto output = model_->forward(images[step], solves ? solved() : unrolled());
+    const auto loss = torch::nn::functional::cross_entropy(output.logits, labels[step]);
     auto objective = loss;
     if (fixture_.has("in.probe." + std::to_string(step))) {
       const auto penalty = output.equilibrium.linearization()
@@ -107,15 +117,20 @@ TEST_F(MdeqTraining, RepeatsTheAuthorsSteps) {
   }
   for (const auto& item : model_->named_parameters()) {
     if (fixture_.cancels(item.key())) continue;  // Adam takes whole steps along the rounding
-    EXPECT_LT(test::relative_difference(item.value(), fixture_["final." + item.key()]), kTolerance)
+    EXPECT_LT(test::relative_difference(item.value(), on_device("final." + item.key())), kTolerance)
         << item.key();
   }
   for (const auto& item : model_->named_buffers()) {
     if (!item.key().ends_with("running_var")) continue;  // some means hold such a bias
-    EXPECT_LT(test::relative_difference(item.value(), fixture_["final." + item.key()]), kTolerance)
+    EXPECT_LT(test::relative_difference(item.value(), on_device("final." + item.key())), kTolerance)
         << item.key();
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Devices, MdeqTraining, ::testing::Values(torch::kCPU, torch::kCUDA),
+                         [](const auto& tested) {
+                           return tested.param == torch::kCPU ? "cpu" : "cuda";
+                         });
 
 }  // namespace
 }  // namespace deq::models
