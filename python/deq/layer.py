@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-import sys
 import types
-from typing import Any, Callable, ContextManager, Iterable, Iterator, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Literal, Optional, Sequence, TypedDict, Union
 
 import torch
 from torch import Tensor
+from typing_extensions import Unpack
 
 from deq import _core
+from deq._compilers import is_compiled, many_products_of_one_graph, outside_of_compilers
 from deq._core import Equilibrated, EquilibriumOptions, EquilibriumPlan, Progress, Solver
+
+if TYPE_CHECKING:  # names that only the stubs have
+    from deq._core import GradientOptions, OnFailure, SolverOptions
 
 State = Union[Tensor, Sequence[Tensor]]
 Callback = Callable[[Progress], Optional[bool]]
-Replay = Union[bool, str]
+Replay = Union[bool, Literal["automatic", "off", "checked"]]
+
+
+class LayerOptions(TypedDict, total=False):
+    """Those of `EquilibriumOptions`, as keywords of a layer."""
+
+    forward: SolverOptions
+    gradient: GradientOptions
+    on_failure: OnFailure
+    float32_evals: int
 
 
 class Cell(torch.nn.Module):
@@ -65,7 +77,7 @@ class Equilibrium(torch.nn.Module):
         *,
         initial_state: Optional[Callable[..., State]] = None,
         replay: Replay = "automatic",
-        **options: Any,
+        **options: Unpack[LayerOptions],
     ) -> None:
         super().__init__()
         if not callable(f):
@@ -79,17 +91,17 @@ class Equilibrium(torch.nn.Module):
 
     def _begin(self) -> None:
         f = self.f
-        is_cell = isinstance(f, Cell)
-        initial_state = self.initial_state or (f.initial_state if is_cell else None)
+        cell = f if isinstance(f, Cell) else None
         self._layer = _core.Layer(
-            f.step if is_cell else f,
-            f.prepare if is_cell else None,
-            initial_state,
+            cell.step if cell else f,
+            cell.prepare if cell else None,
+            self.initial_state or (cell.initial_state if cell else None),
             _ReplayKey(f, self.replay) if self.replay is not False else None,
             self.options,
         )
         self._parameters_are_known = False
 
+    @outside_of_compilers
     def forward(
         self,
         *inputs: Tensor,
@@ -100,27 +112,15 @@ class Equilibrium(torch.nn.Module):
     ) -> Equilibrated:
         """Solves for these inputs, from `z0` if it is given. A `plan` or a `solver` takes the place of the layer's
         own for this pass. `callback` is called after each iterate; False stops the solve."""
-        if "torch._dynamo" in sys.modules:
-            return _outside_of_compilers()(self, inputs, z0, plan, solver, callback)
-        return self._pass(inputs, z0, plan, solver, callback)
-
-    def _pass(
-        self,
-        inputs: tuple[Tensor, ...],
-        z0: Optional[State],
-        plan: Optional[EquilibriumPlan],
-        solver: Optional[Solver],
-        callback: Optional[Callback],
-    ) -> Equilibrated:
         _require_tensors(inputs, "input")
         start = () if z0 is None else _as_tuple(z0)
         _require_tensors(start, "part of z0")
         self._show_leaves(inputs)
-        is_compiled = _is_compiled(self.f)
-        with _products_of_compiled_graphs() if is_compiled else contextlib.nullcontext():
+        compiled = is_compiled(self.f)
+        with many_products_of_one_graph() if compiled else contextlib.nullcontext():
             eq = self._layer.forward(inputs, start, plan, solver, callback, self.training)
         _require_finite(eq.report)
-        if is_compiled:
+        if compiled:
             eq.f_is_compiled = True
         if not self._parameters_are_known and torch.is_grad_enabled():
             self._require_known_parameters(eq, inputs + tuple(start))
@@ -159,16 +159,17 @@ class Equilibrium(torch.nn.Module):
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
         self._begin()
 
 
+@outside_of_compilers
 def fixed_point(
     f: Callable[..., State],
     z0: State,
     *inputs: Tensor,
     callback: Optional[Callback] = None,
-    **options: Any,
+    **options: Unpack[LayerOptions],
 ) -> Equilibrated:
     """The fixed point z* = f(z*, *inputs) of any function, solved from z0 and differentiated as the options say:
     those of `EquilibriumOptions`. Gradients reach whatever f uses. f is evaluated, never replayed."""
@@ -202,7 +203,7 @@ class _ReplayKey:
         return modes + [float(number) for number in key]
 
 
-def _replay_option(replay: Replay) -> str:
+def _replay_option(replay: Replay) -> Literal["automatic", "off", "checked"]:
     if isinstance(replay, bool):
         return "automatic" if replay else "off"
     return replay
@@ -241,29 +242,3 @@ def _require_finite(report: _core.Report) -> None:
         raise _core.Error(
             "f(z0) is not finite for any sample: look for NaN or infinity in the inputs, in the parameters, or in f"
         )
-
-
-def _is_compiled(f: Callable[..., State]) -> bool:
-    """Whether f, or a part of it that can be seen, was given to torch.compile."""
-    if "torch._dynamo" not in sys.modules:
-        return False
-    parts = [f, *(f.modules() if isinstance(f, torch.nn.Module) else ())]
-    return any(
-        hasattr(part, "_torchdynamo_orig_callable")
-        or "_orig_mod" in getattr(part, "_modules", ())
-        or getattr(part, "_compiled_call_impl", None) is not None
-        for part in parts
-    )
-
-
-def _products_of_compiled_graphs() -> ContextManager[Any]:
-    """The adjoint solve takes many products of one graph, so none may give its memory away."""
-    import torch._functorch.config as config
-
-    return config.patch(donated_buffer=False)
-
-
-@functools.lru_cache(maxsize=None)
-def _outside_of_compilers() -> Callable[..., Equilibrated]:
-    """Passes that torch.compile does not look into. Only for those who have loaded its 4 seconds of imports."""
-    return torch.compiler.disable(Equilibrium._pass)

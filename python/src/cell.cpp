@@ -16,14 +16,19 @@ Held::Held(py::object object) {
              }};
 }
 
-py::object as_python(const State& state) {
-  if (state.size() == 1) return py::cast(state[0]);
-  py::tuple parts(state.size());
-  for (size_t i = 0; i < state.size(); ++i) parts[i] = py::cast(state[i]);
-  return parts;
+torch::Tensor shown(const torch::Tensor& slab) {
+  return slab.requires_grad() ? slab : slab.detach();
 }
 
 namespace {
+
+/// A state as f sees it: one tensor as it is, several as a tuple.
+py::object as_python(const State& state) {
+  if (state.size() == 1) return py::cast(shown(state[0]));
+  py::tuple parts(state.size());
+  for (size_t i = 0; i < state.size(); ++i) parts[i] = py::cast(shown(state[i]));
+  return parts;
+}
 
 std::string form_of(const torch::Tensor& tensor) {
   std::ostringstream text;

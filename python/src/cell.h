@@ -24,8 +24,9 @@ class Held {
   std::shared_ptr<py::object> object_;
 };
 
-/// A state or a context as f sees it: one tensor as it is, several as a tuple.
-py::object as_python(const State& state);
+/// A solver's slab for Python's eyes. A tensor that Python has seen keeps a Python object, which
+/// counts as a user for good; a solver reuses the slabs that nobody uses.
+torch::Tensor shown(const torch::Tensor& slab);
 
 /// What f is made of in Python. `step` is called with z and the context's tensors, the others with
 /// the inputs. None where there is none: z then starts at zero like the first input, the context is

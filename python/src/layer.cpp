@@ -23,7 +23,7 @@ Callback callback_of(const py::object& function) {
   return [held = Held(function)](const Progress& progress) {
     const py::gil_scoped_acquire gil;
     const auto answer =
-        (*held)(PythonProgress{.z = progress.z, .f = progress.f, .point = progress.point});
+        (*held)(PythonProgress{.z = shown(progress.z), .f = shown(progress.f), .point = progress.point});
     return answer.is_none() || answer.cast<bool>();
   };
 }
