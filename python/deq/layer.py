@@ -92,11 +92,12 @@ class Equilibrium(torch.nn.Module):
     def _begin(self) -> None:
         f = self.f
         cell = f if isinstance(f, Cell) else None
+        self._replay_key = _ReplayKey(f, self.replay) if _may_replay(f, self.replay) else None
         self._layer = _core.Layer(
             cell.step if cell else f,
             cell.prepare if cell else None,
             self.initial_state or (cell.initial_state if cell else None),
-            _ReplayKey(f, self.replay) if self.replay is not False else None,
+            self._replay_key,
             self.options,
         )
         self._parameters_are_known = False
@@ -115,7 +116,7 @@ class Equilibrium(torch.nn.Module):
         _require_tensors(inputs, "input")
         start = () if z0 is None else _as_tuple(z0)
         _require_tensors(start, "part of z0")
-        self._show_leaves(inputs)
+        self._show_leaves()
         compiled = is_compiled(self.f)
         with many_products_of_one_graph() if compiled else contextlib.nullcontext():
             eq = self._layer.forward(inputs, start, plan, solver, callback, self.training)
@@ -127,11 +128,10 @@ class Equilibrium(torch.nn.Module):
             self._parameters_are_known = True
         return eq
 
-    def _show_leaves(self, inputs: tuple[Tensor, ...]) -> None:
-        """Recordings read the parameters where they are now; only GPUs record."""
-        if self.replay is False or not any(x.is_cuda for x in inputs):
-            return
-        self._layer.set_leaves(list(self.parameters()), list(self.buffers()))
+    def _show_leaves(self) -> None:
+        """Recordings read parameters where they are now."""
+        if self._replay_key is not None and self._replay_key() is not None:
+            self._layer.set_leaves(list(self.parameters()), list(self.buffers()))
 
     def _require_known_parameters(self, eq: Equilibrated, inputs: tuple[Tensor, ...]) -> None:
         leaves = _core.other_leaves(eq, inputs, list(self.parameters()))
@@ -155,7 +155,7 @@ class Equilibrium(torch.nn.Module):
                 "using the old ones; make f a torch.nn.Module that has them"
             )
         state = self.__dict__.copy()
-        del state["_layer"]
+        del state["_layer"], state["_replay_key"]
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -186,21 +186,24 @@ def fixed_point(
     return eq
 
 
+def _may_replay(f: Callable[..., State], replay: Replay) -> bool:
+    """A plain function is replayed where that is asked for, a cell also where it has a key."""
+    return replay not in (False, "off") and (replay != "automatic" or isinstance(f, Cell))
+
+
 class _ReplayKey:
     """What a recording of f depends on besides tensors. Holds f, as the compiled layer does."""
 
     def __init__(self, f: Callable[..., State], replay: Replay) -> None:
         self.f = f
-        self.is_promised = replay is not True and replay != "checked"
+        self.is_promised = replay != "automatic"
 
     def __call__(self) -> Optional[list[float]]:
-        key = self.f.replay_key() if isinstance(self.f, Cell) else None
-        if key is None:
-            if self.is_promised:
-                return None
-            key = ()
-        modes = [float(m.training) for m in self.f.modules()] if isinstance(self.f, torch.nn.Module) else []
-        return modes + [float(number) for number in key]
+        own = self.f.replay_key() if isinstance(self.f, Cell) else None
+        if own is None and not self.is_promised:
+            return None
+        modes = [float(part.training) for part in self.f.modules()] if isinstance(self.f, torch.nn.Module) else []
+        return modes + [float(number) for number in own or ()]
 
 
 def _replay_option(replay: Replay) -> Literal["automatic", "off", "checked"]:
