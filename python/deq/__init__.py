@@ -49,6 +49,7 @@ from deq.jacobian import (  # noqa: E402
     spectral_radius,
 )
 from deq.layer import Cell, Equilibrium, fixed_point  # noqa: E402
+from deq.torchdeq import get_deq  # noqa: E402
 
 __all__ = [
     "Anderson",
@@ -89,6 +90,7 @@ __all__ = [
     "dense_jacobian",
     "fixed_point",
     "frobenius_squared",
+    "get_deq",
     "jacobian_penalty",
     "linsley_penalty",
     "spectral_radius",
