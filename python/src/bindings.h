@@ -10,5 +10,6 @@ void bind_errors(py::module_& module);
 void bind_reports(py::module_& module);
 void bind_jacobian(py::module_& module);
 void bind_layer(py::module_& module);
+void bind_models(py::module_& module);
 
 }  // namespace deq::python

@@ -63,8 +63,9 @@ std::vector<torch::Tensor> tensors_of(const py::object& result, const char* func
 
 void require_like(const State& value, const State& z) {
   if (value.size() != z.size()) {
-    throw Error(fmt::format("f returned {} tensors, but the state has {}: f must return a state like z",
-                            value.size(), z.size()));
+    throw Error(
+        fmt::format("f returned {} tensors, but the state has {}: f must return a state like z",
+                    value.size(), z.size()));
   }
   for (size_t i = 0; i < z.size(); ++i) {
     const auto part = z.size() == 1 ? std::string() : fmt::format(" as part {}", i);
@@ -72,15 +73,16 @@ void require_like(const State& value, const State& z) {
       throw Error(fmt::format("f returned None{}, must return a tensor like z", part));
     }
     if (value[i].sizes() != z[i].sizes()) {
-      throw Error(
-          fmt::format("f returned the shape {}{}, but z has the shape {}: f must return a state like "
-                      "z (where z has another shape than the first input, give z0 or initial_state)",
-                      form_of(value[i]), part, form_of(z[i])));
+      throw Error(fmt::format(
+          "f returned the shape {}{}, but z has the shape {}: f must return a state like "
+          "z (where z has another shape than the first input, give z0 or initial_state)",
+          form_of(value[i]), part, form_of(z[i])));
     }
     if (value[i].device() != z[i].device()) {
-      throw Error(fmt::format(
-          "f returned a tensor on {}{}, but z is on {}: move the layer and its inputs to one device",
-          value[i].device().str(), part, z[i].device().str()));
+      throw Error(
+          fmt::format("f returned a tensor on {}{}, but z is on {}: move the layer and its inputs "
+                      "to one device",
+                      value[i].device().str(), part, z[i].device().str()));
     }
     if (!value[i].is_floating_point()) {
       throw Error(fmt::format("f returned {}{}, must return floating-point numbers like z",

@@ -37,7 +37,8 @@ void walk(const std::vector<torch::Tensor>& from,
 /// Where an evaluated pass, or a replayed one, takes its adjoint.
 bool is_adjoint(const Node& node) {
   const auto name = node.name();
-  return name.find("AttachAdjoint") != std::string::npos || name.find("Replayed") != std::string::npos;
+  return name.find("AttachAdjoint") != std::string::npos ||
+         name.find("Replayed") != std::string::npos;
 }
 
 class RaiseOnFailure final : public torch::autograd::FunctionPostHook {
@@ -75,7 +76,7 @@ void raise_when_adjoint_fails(const Equilibrated& eq) {
 }
 
 std::vector<torch::Tensor> other_leaves(const Equilibrated& eq, const Inputs& inputs,
-                                          const std::vector<torch::Tensor>& known) {
+                                        const std::vector<torch::Tensor>& known) {
   std::unordered_set<Node*> ends;
   const auto end_at = [&](const torch::Tensor& tensor) {
     if (!tensor.requires_grad()) return;

@@ -14,6 +14,6 @@ void raise_when_adjoint_fails(const Equilibrated& eq);
 /// The leaves that get a gradient from the state, but are neither `known` nor reached through
 /// `inputs` alone. Among them are the points at which functions were linearised.
 std::vector<torch::Tensor> other_leaves(const Equilibrated& eq, const Inputs& inputs,
-                                          const std::vector<torch::Tensor>& known);
+                                        const std::vector<torch::Tensor>& known);
 
 }  // namespace deq::python

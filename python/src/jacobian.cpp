@@ -11,8 +11,9 @@ using Unlocked = py::call_guard<py::gil_scoped_release>;
 }  // namespace
 
 void bind_jacobian(py::module_& module) {
-  py::class_<Linearization>(module, "Linearization",
-                            "f's Jacobian J = ∂f/∂z at one point z, as products with J, no J itself.")
+  py::class_<Linearization>(
+      module, "Linearization",
+      "f's Jacobian J = ∂f/∂z at one point z, as products with J, no J itself.")
       .def_property_readonly("z", [](const Linearization& at) { return at.z(); })
       .def_property_readonly("batch", &Linearization::batch)
       .def_property_readonly("dim", &Linearization::dim)
@@ -25,9 +26,9 @@ void bind_jacobian(py::module_& module) {
       .def_readonly("products", &SpectralRadius::products)
       .def("mean", &SpectralRadius::mean)
       .def("__repr__", [](const SpectralRadius& radius) {
-        return "<SpectralRadius: mean " + py::str(py::float_(radius.mean())).cast<std::string>() + " of " +
-               std::to_string(radius.rho.size()) + " samples, " + std::to_string(radius.products) +
-               " products>";
+        return "<SpectralRadius: mean " + py::str(py::float_(radius.mean())).cast<std::string>() +
+               " of " + std::to_string(radius.rho.size()) + " samples, " +
+               std::to_string(radius.products) + " products>";
       });
 
   py::class_<ProbeKey>(module, "ProbeKey", "Where the probes of an estimate come from.")

@@ -8,6 +8,7 @@
 #include "cell.h"
 #include "graph.h"
 #include "options.h"
+#include "plan.h"
 
 namespace deq::python {
 namespace {
@@ -22,42 +23,20 @@ Callback callback_of(const py::object& function) {
   if (function.is_none()) return {};
   return [held = Held(function)](const Progress& progress) {
     const py::gil_scoped_acquire gil;
-    const auto answer =
-        (*held)(PythonProgress{.z = shown(progress.z), .f = shown(progress.f), .point = progress.point});
+    const auto answer = (*held)(
+        PythonProgress{.z = shown(progress.z), .f = shown(progress.f), .point = progress.point});
     return answer.is_none() || answer.cast<bool>();
   };
 }
 
 /// f on a slab, for a solver that is called by itself.
 Map map_of(const py::object& function) {
-  return [cell = std::make_shared<PythonCell>(CellFunctions{
-              .step = function, .prepare = py::none(), .initial_state = py::none(), .replay_key = py::none()})](
+  return [cell = std::make_shared<PythonCell>(CellFunctions{.step = function,
+                                                            .prepare = py::none(),
+                                                            .initial_state = py::none(),
+                                                            .replay_key = py::none()})](
              const torch::Tensor& z) { return cell->step({z}, {})[0]; };
 }
-
-/// A plan whose failures become exceptions of Python's, also in backward(): torch would make a
-/// RuntimeError of any other that is thrown there.
-class PythonPlan {
- public:
-  explicit PythonPlan(const EquilibriumOptions& options) : options_(options), plan_(reporting(options)) {}
-
-  const EquilibriumOptions& options() const { return options_; }
-  const EquilibriumPlan& plan() const { return plan_; }
-  bool raises() const { return options_.on_failure == OnFailure::Throw; }
-  bool solves_adjoint() const { return std::holds_alternative<Implicit>(options_.gradient); }
-  bool takes_products() const {
-    return solves_adjoint() || std::holds_alternative<Truncated>(options_.gradient);
-  }
-
-  static EquilibriumOptions reporting(EquilibriumOptions options) {
-    options.on_failure = OnFailure::Report;
-    return options;
-  }
-
- private:
-  EquilibriumOptions options_;
-  EquilibriumPlan plan_;
-};
 
 /// Without the hooks on saved tensors that Python has set, until the end of the scope. An adjoint
 /// solve reads what f's graph has saved once a product, and checkpointing would run the whole layer
@@ -94,12 +73,7 @@ class Layer {
                                        .plan = own_plan != nullptr ? &plan.plan() : nullptr,
                                        .solver = solver,
                                        .callback = callback});
-    if (plan.raises()) {
-      if (has_failed(eq.report)) {
-        throw ConvergenceError("the forward solve failed: " + eq.report.brief());
-      }
-      if (plan.solves_adjoint()) raise_when_adjoint_fails(eq);
-    }
+    plan.raise_failures(eq);
     return eq;
   }
 
@@ -116,8 +90,8 @@ class Layer {
   long own_uses_;
 };
 
-/// A layer holds f, and f may hold the layer: a method of the model that owns the layer does. Python
-/// finds such cycles only if it sees both ends.
+/// A layer holds f, and f may hold the layer: a method of the model that owns the layer does.
+/// Python finds such cycles only if it sees both ends.
 void join_cycle_collection(PyHeapTypeObject* heap_type) {
   auto* const type = &heap_type->ht_type;
   type->tp_flags |= Py_TPFLAGS_HAVE_GC;
@@ -139,7 +113,8 @@ void join_cycle_collection(PyHeapTypeObject* heap_type) {
 }  // namespace
 
 void bind_layer(py::module_& module) {
-  py::class_<PythonProgress>(module, "Progress", "What a callback sees after each observed iterate.")
+  py::class_<PythonProgress>(module, "Progress",
+                             "What a callback sees after each observed iterate.")
       .def_readonly("z", &PythonProgress::z, "The iterate, as one slab [B, D].")
       .def_readonly("f", &PythonProgress::f, "f(z), as one slab [B, D].")
       .def_readonly("point", &PythonProgress::point);
@@ -153,7 +128,8 @@ void bind_layer(py::module_& module) {
       .def(py::init([](const py::object& options) {
              SolverOptions chosen;
              if (const auto expected = read(options, chosen)) {
-               throw py::type_error("Solver: options is " + quoted(options) + ", must be " + *expected);
+               throw py::type_error("Solver: options is " + quoted(options) + ", must be " +
+                                    *expected);
              }
              return Solver(chosen);
            }),
@@ -169,15 +145,16 @@ void bind_layer(py::module_& module) {
           },
           py::arg("f"), py::arg("z0"), py::arg("callback") = py::none(),
           "Solves z = f(z) from z0 [B, D]. Records no autograd graph.")
-      .def_property_readonly("options", [](const Solver& solver) { return py::cast(solver.options()); });
+      .def_property_readonly("options",
+                             [](const Solver& solver) { return py::cast(solver.options()); });
 
   py::class_<PythonPlan>(module, "EquilibriumPlan",
-                              "Options made ready for use. May serve several layers and threads.")
+                         "Options made ready for use. May serve several layers and threads.")
       .def(py::init<const EquilibriumOptions&>(), py::arg("options"))
       .def_property_readonly("options", &PythonPlan::options);
 
-  py::class_<Equilibrated>(module, "Equilibrated", "What one pass through an equilibrium layer gives.",
-                           py::dynamic_attr())
+  py::class_<Equilibrated>(module, "Equilibrated",
+                           "What one pass through an equilibrium layer gives.", py::dynamic_attr())
       .def_property_readonly(
           "z", [](const Equilibrated& eq) { return eq.z(); }, "The first state tensor.")
       .def_property_readonly(
@@ -196,7 +173,8 @@ void bind_layer(py::module_& module) {
           "linearization", [](const Equilibrated& eq) { return eq.linearization(); },
           py::call_guard<py::gil_scoped_release>(),
           "f around the detached z*, for penalties and spectra.")
-      .def("__repr__", [](const Equilibrated& eq) { return "<Equilibrated: " + eq.report.brief() + ">"; });
+      .def("__repr__",
+           [](const Equilibrated& eq) { return "<Equilibrated: " + eq.report.brief() + ">"; });
 
   py::class_<Layer>(module, "Layer", py::custom_type_setup(join_cycle_collection))
       .def(py::init([](py::object step, py::object prepare, py::object initial_state,
@@ -219,10 +197,11 @@ void bind_layer(py::module_& module) {
           },
           py::arg("inputs"), py::arg("start"), py::arg("plan"), py::arg("solver"),
           py::arg("callback"), py::arg("training"))
-      .def("set_leaves", [](Layer& layer, const std::vector<torch::Tensor>& parameters,
-                            const std::vector<torch::Tensor>& buffers) {
-        layer.cell().set_leaves(parameters, buffers);
-      })
+      .def("set_leaves",
+           [](Layer& layer, const std::vector<torch::Tensor>& parameters,
+              const std::vector<torch::Tensor>& buffers) {
+             layer.cell().set_leaves(parameters, buffers);
+           })
       .def_property_readonly("options", &Layer::options);
 
   module.def("other_leaves", &other_leaves, py::arg("eq"), py::arg("inputs"), py::arg("known"),

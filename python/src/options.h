@@ -2,6 +2,8 @@
 
 #include <torch/csrc/utils/pybind.h>
 
+#include <algorithm>
+#include <array>
 #include <functional>
 #include <optional>
 #include <string>
@@ -10,7 +12,7 @@
 #include <variant>
 #include <vector>
 
-#include "deq/deq.h"
+#include "deq/models.h"
 
 // How the library's aggregates of options look in Python: classes that are made with keywords,
 // refuse names they do not have, and cannot be changed. One line describes one field.
@@ -41,6 +43,15 @@ struct EnumNames<Replay> {
   static constexpr const char* values[] = {"automatic", "off", "checked"};
 };
 
+template <>
+struct EnumNames<models::Splitting> {
+  static constexpr const char* values[] = {"peaceman-rachford", "forward-backward"};
+};
+template <>
+struct EnumNames<models::Stem> {
+  static constexpr const char* values[] = {"cifar", "imagenet"};
+};
+
 /// "'a', 'b' or 'c'", or one of these kinds of objects.
 std::string alternatives(const std::vector<std::string>& words);
 
@@ -53,6 +64,28 @@ std::optional<std::string> read(py::handle from, int& to);
 std::optional<std::string> read(py::handle from, int64_t& to);
 std::optional<std::string> read(py::handle from, bool& to);
 std::optional<std::string> read(py::handle from, std::optional<int64_t>& to);
+
+template <class Value>
+std::optional<std::string> read(py::handle from, std::vector<Value>& to) {
+  if (!py::isinstance<py::list>(from) && !py::isinstance<py::tuple>(from)) return "a list";
+  std::vector<Value> values;
+  for (const auto item : from) {
+    Value value{};
+    if (const auto expected = read(item, value)) return "a list, each item " + *expected;
+    values.push_back(value);
+  }
+  to = std::move(values);
+  return {};
+}
+
+template <class Value, size_t kCount>
+std::optional<std::string> read(py::handle from, std::array<Value, kCount>& to) {
+  std::vector<Value> values;
+  const auto refused = read(from, values);
+  if (refused || values.size() != kCount) return "a list of " + std::to_string(kCount) + " numbers";
+  std::copy(values.begin(), values.end(), to.begin());
+  return {};
+}
 
 template <class Enum>
 requires std::is_enum_v<Enum> std::optional<std::string> read(py::handle from, Enum& to) {
@@ -104,7 +137,8 @@ class OptionsClass {
   OptionsClass& field(const char* name, Access access) {
     fields_.push_back(
         {.name = name,
-         .get = [access](const Options& from) { return written(access(const_cast<Options&>(from))); },
+         .get =
+             [access](const Options& from) { return written(access(const_cast<Options&>(from))); },
          .set = [access](Options& to, py::handle value) { return read(value, access(to)); }});
     class_.def_property_readonly(name, fields_.back().get);
     return *this;
@@ -121,29 +155,24 @@ class OptionsClass {
       return self.changed(Options{}, given);
     }));
     class_.def(
-        "replace", [self](const Options& from, const py::kwargs& given) { return self.changed(from, given); },
+        "replace",
+        [self](const Options& from, const py::kwargs& given) { return self.changed(from, given); },
         "The same with these fields changed.");
     class_.def(
         "to_dict", [self](const Options& from) { return self.dict(from); },
         "The fields and their values.");
-    class_.def("__repr__", [self](const Options& from) {
-      std::string text;
-      for (const auto& field : self.fields_) {
-        text += (text.empty() ? "" : ", ") + std::string(field.name) + "=" + quoted(field.get(from));
-      }
-      return self.name_ + "(" + text + ")";
-    });
+    class_.def("__repr__", [self](const Options& from) { return self.text(from); });
     class_.def("__eq__", [self](const Options& from, const py::object& other) -> py::object {
-      if (!py::isinstance<Options>(other)) return py::reinterpret_borrow<py::object>(Py_NotImplemented);
+      if (!py::isinstance<Options>(other))
+        return py::reinterpret_borrow<py::object>(Py_NotImplemented);
       return py::bool_(self.dict(from).equal(self.dict(other.cast<Options>())));
     });
-    class_.def("__hash__", [self](const Options& from) {
-      py::list values;
-      for (const auto& field : self.fields_) values.append(field.get(from));
-      return py::hash(py::tuple(values));
-    });
-    class_.def(py::pickle([self](const Options& from) { return self.dict(from); },
-                          [self](const py::dict& given) { return self.changed(Options{}, given); }));
+    // By what is printed: lists have no hash.
+    class_.def("__hash__",
+               [self](const Options& from) { return py::hash(py::str(self.text(from))); });
+    class_.def(
+        py::pickle([self](const Options& from) { return self.dict(from); },
+                   [self](const py::dict& given) { return self.changed(Options{}, given); }));
     return class_;
   }
 
@@ -153,6 +182,15 @@ class OptionsClass {
     std::function<py::object(const Options&)> get;
     std::function<std::optional<std::string>(Options&, py::handle)> set;
   };
+
+  std::string text(const Options& from) const {
+    std::string fields;
+    for (const auto& field : fields_) {
+      fields +=
+          (fields.empty() ? "" : ", ") + std::string(field.name) + "=" + quoted(field.get(from));
+    }
+    return name_ + "(" + fields + ")";
+  }
 
   py::dict dict(const Options& from) const {
     py::dict result;
@@ -171,7 +209,8 @@ class OptionsClass {
     for (const auto& field : fields_) {
       if (key == field.name) {
         if (const auto expected = field.set(options, value)) {
-          throw py::type_error(name_ + ": " + key + " is " + quoted(value) + ", must be " + *expected);
+          throw py::type_error(name_ + ": " + key + " is " + quoted(value) + ", must be " +
+                               *expected);
         }
         return;
       }

@@ -9,11 +9,10 @@ namespace deq::python {
 namespace {
 
 py::dict to_dict(const TracePoint& point) {
-  return py::dict(py::arg("evaluations") = point.evaluations, py::arg("active") = point.active,
-                  py::arg("mean_absolute") = point.mean_absolute,
-                  py::arg("max_absolute") = point.max_absolute,
-                  py::arg("mean_relative") = point.mean_relative,
-                  py::arg("max_relative") = point.max_relative);
+  return py::dict(
+      py::arg("evaluations") = point.evaluations, py::arg("active") = point.active,
+      py::arg("mean_absolute") = point.mean_absolute, py::arg("max_absolute") = point.max_absolute,
+      py::arg("mean_relative") = point.mean_relative, py::arg("max_relative") = point.max_relative);
 }
 
 py::dict to_dict(const SampleReport& sample) {
@@ -30,14 +29,12 @@ py::list to_dicts(const std::vector<Item>& items) {
 }
 
 py::dict to_dict(const Report& report) {
-  return py::dict(py::arg("status") = status_name(report.status),
-                  py::arg("evaluations") = report.evaluations,
-                  py::arg("restarts") = report.restarts,
-                  py::arg("ridge_raises") = report.ridge_raises,
-                  py::arg("skipped_updates") = report.skipped_updates,
-                  py::arg("step_rejections") = report.step_rejections,
-                  py::arg("samples") = to_dicts(report.samples),
-                  py::arg("trace") = to_dicts(report.trace));
+  return py::dict(
+      py::arg("status") = status_name(report.status), py::arg("evaluations") = report.evaluations,
+      py::arg("restarts") = report.restarts, py::arg("ridge_raises") = report.ridge_raises,
+      py::arg("skipped_updates") = report.skipped_updates,
+      py::arg("step_rejections") = report.step_rejections,
+      py::arg("samples") = to_dicts(report.samples), py::arg("trace") = to_dicts(report.trace));
 }
 
 }  // namespace
@@ -55,8 +52,8 @@ void bind_reports(py::module_& module) {
         return "TracePoint(" + py::str(to_dict(point)).cast<std::string>() + ")";
       });
   py::class_<SampleReport>(module, "SampleReport", "What happened to one sample.")
-      .def_property_readonly(
-          "status", [](const SampleReport& sample) { return status_name(sample.status); })
+      .def_property_readonly("status",
+                             [](const SampleReport& sample) { return status_name(sample.status); })
       .def_readonly("evaluations", &SampleReport::evaluations)
       .def_readonly("absolute", &SampleReport::absolute)
       .def_readonly("relative", &SampleReport::relative)
