@@ -832,3 +832,400 @@ class Layer:
     def options(self) -> EquilibriumOptions: ...
 
 def other_leaves(eq: Equilibrated, inputs: Sequence[Tensor], known: list[Tensor]) -> list[Tensor]: ...
+
+Splitting = Literal["peaceman-rachford", "forward-backward"]
+Stem = Literal["cifar", "imagenet"]
+
+class MdeqOptions:
+    """A multiscale DEQ for images. The defaults are the authors' tiny model for CIFAR-10."""
+
+    def __init__(
+        self,
+        *,
+        image_channels: int = 3,
+        channels: list[int] = [24, 24],
+        blocks: list[int] = [],
+        big_kernels: list[int] = [],
+        expansion: int = 5,
+        groups: int = 8,
+        dropout: float = 0.25,
+        weight_norm: bool = True,
+        block_norm_affine: bool = True,
+        fuse_norm_affine: bool = True,
+        post_norm_affine: bool = False,
+        downsample_times: int = 0,
+        head_channels: list[int] = [8, 16],
+        final_channels: int = 200,
+        classes: int = 10,
+    ) -> None: ...
+    def replace(
+        self,
+        *,
+        image_channels: int = ...,
+        channels: list[int] = ...,
+        blocks: list[int] = ...,
+        big_kernels: list[int] = ...,
+        expansion: int = ...,
+        groups: int = ...,
+        dropout: float = ...,
+        weight_norm: bool = ...,
+        block_norm_affine: bool = ...,
+        fuse_norm_affine: bool = ...,
+        post_norm_affine: bool = ...,
+        downsample_times: int = ...,
+        head_channels: list[int] = ...,
+        final_channels: int = ...,
+        classes: int = ...,
+    ) -> Self:
+        """The same with these fields changed."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields and their values."""
+
+    @property
+    def image_channels(self) -> int: ...
+    @property
+    def channels(self) -> list[int]: ...
+    @property
+    def blocks(self) -> list[int]: ...
+    @property
+    def big_kernels(self) -> list[int]: ...
+    @property
+    def expansion(self) -> int: ...
+    @property
+    def groups(self) -> int: ...
+    @property
+    def dropout(self) -> float: ...
+    @property
+    def weight_norm(self) -> bool: ...
+    @property
+    def block_norm_affine(self) -> bool: ...
+    @property
+    def fuse_norm_affine(self) -> bool: ...
+    @property
+    def post_norm_affine(self) -> bool: ...
+    @property
+    def downsample_times(self) -> int: ...
+    @property
+    def head_channels(self) -> list[int]: ...
+    @property
+    def final_channels(self) -> int: ...
+    @property
+    def classes(self) -> int: ...
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+
+class MonotoneOptions:
+    """A monotone operator equilibrium network for square images (Winston and Kolter 2020)."""
+
+    def __init__(
+        self,
+        *,
+        image_channels: int = 3,
+        image_size: int = 32,
+        channels: list[int] = [81],
+        strength: float = 1.0,
+        splitting: Splitting = "peaceman-rachford",
+        alpha: float = 1.0,
+        classes: int = 10,
+    ) -> None: ...
+    def replace(
+        self,
+        *,
+        image_channels: int = ...,
+        image_size: int = ...,
+        channels: list[int] = ...,
+        strength: float = ...,
+        splitting: Splitting = ...,
+        alpha: float = ...,
+        classes: int = ...,
+    ) -> Self:
+        """The same with these fields changed."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields and their values."""
+
+    @property
+    def image_channels(self) -> int: ...
+    @property
+    def image_size(self) -> int: ...
+    @property
+    def channels(self) -> list[int]: ...
+    @property
+    def strength(self) -> float: ...
+    @property
+    def splitting(self) -> Splitting: ...
+    @property
+    def alpha(self) -> float: ...
+    @property
+    def classes(self) -> int: ...
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+
+class ResNetOptions:
+    """A residual network for images (He et al. 2016)."""
+
+    def __init__(
+        self,
+        *,
+        blocks: list[int] = [2, 2, 2, 2],
+        bottleneck: bool = False,
+        stem: Stem = "cifar",
+        classes: int = 10,
+    ) -> None: ...
+    def replace(
+        self,
+        *,
+        blocks: list[int] = ...,
+        bottleneck: bool = ...,
+        stem: Stem = ...,
+        classes: int = ...,
+    ) -> Self:
+        """The same with these fields changed."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields and their values."""
+
+    @property
+    def blocks(self) -> list[int]: ...
+    @property
+    def bottleneck(self) -> bool: ...
+    @property
+    def stem(self) -> Stem: ...
+    @property
+    def classes(self) -> int: ...
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+
+class TransformerOptions:
+    """A language model of one Transformer layer at its equilibrium. The defaults are the authors' for WikiText-103."""
+
+    def __init__(
+        self,
+        *,
+        vocabulary: int = 267735,
+        cutoffs: list[int] = [20000, 40000, 200000],
+        div_val: int = 4,
+        d_model: int = 700,
+        d_embed: int = 700,
+        heads: int = 10,
+        d_head: int = 70,
+        d_inner: int = 48000,
+        horizon: int = 1000,
+        pre_ln: bool = False,
+        weight_norm: bool = True,
+        tie_weights: bool = True,
+        tie_projections: list[bool] = [False, True, True, True],
+        dropout: float = 0.06,
+        attention_dropout: float = 0.01,
+        init_std: float = 0.01,
+        normalised_residual: bool = True,
+        default_init_when_normalised: bool = True,
+        output_drops_positions: bool = False,
+    ) -> None: ...
+    def replace(
+        self,
+        *,
+        vocabulary: int = ...,
+        cutoffs: list[int] = ...,
+        div_val: int = ...,
+        d_model: int = ...,
+        d_embed: int = ...,
+        heads: int = ...,
+        d_head: int = ...,
+        d_inner: int = ...,
+        horizon: int = ...,
+        pre_ln: bool = ...,
+        weight_norm: bool = ...,
+        tie_weights: bool = ...,
+        tie_projections: list[bool] = ...,
+        dropout: float = ...,
+        attention_dropout: float = ...,
+        init_std: float = ...,
+        normalised_residual: bool = ...,
+        default_init_when_normalised: bool = ...,
+        output_drops_positions: bool = ...,
+    ) -> Self:
+        """The same with these fields changed."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields and their values."""
+
+    @property
+    def vocabulary(self) -> int: ...
+    @property
+    def cutoffs(self) -> list[int]: ...
+    @property
+    def div_val(self) -> int: ...
+    @property
+    def d_model(self) -> int: ...
+    @property
+    def d_embed(self) -> int: ...
+    @property
+    def heads(self) -> int: ...
+    @property
+    def d_head(self) -> int: ...
+    @property
+    def d_inner(self) -> int: ...
+    @property
+    def horizon(self) -> int: ...
+    @property
+    def pre_ln(self) -> bool: ...
+    @property
+    def weight_norm(self) -> bool: ...
+    @property
+    def tie_weights(self) -> bool: ...
+    @property
+    def tie_projections(self) -> list[bool]: ...
+    @property
+    def dropout(self) -> float: ...
+    @property
+    def attention_dropout(self) -> float: ...
+    @property
+    def init_std(self) -> float: ...
+    @property
+    def normalised_residual(self) -> bool: ...
+    @property
+    def default_init_when_normalised(self) -> bool: ...
+    @property
+    def output_drops_positions(self) -> bool: ...
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+
+class TransformerXLOptions:
+    """Transformer-XL (Dai et al. 2019). The defaults are the authors' base model for WikiText-103."""
+
+    def __init__(
+        self,
+        *,
+        vocabulary: int = 267735,
+        cutoffs: list[int] = [20000, 40000, 200000],
+        div_val: int = 1,
+        layers: int = 16,
+        d_model: int = 410,
+        d_embed: int = 410,
+        heads: int = 10,
+        d_head: int = 41,
+        d_inner: int = 2100,
+        horizon: int = 0,
+        clamp_distance: int = 0,
+        pre_ln: bool = False,
+        tie_weights: bool = True,
+        tie_projections: list[bool] = [False, True, True, True],
+        dropout: float = 0.1,
+        attention_dropout: float = 0.0,
+        init_std: float = 0.02,
+    ) -> None: ...
+    def replace(
+        self,
+        *,
+        vocabulary: int = ...,
+        cutoffs: list[int] = ...,
+        div_val: int = ...,
+        layers: int = ...,
+        d_model: int = ...,
+        d_embed: int = ...,
+        heads: int = ...,
+        d_head: int = ...,
+        d_inner: int = ...,
+        horizon: int = ...,
+        clamp_distance: int = ...,
+        pre_ln: bool = ...,
+        tie_weights: bool = ...,
+        tie_projections: list[bool] = ...,
+        dropout: float = ...,
+        attention_dropout: float = ...,
+        init_std: float = ...,
+    ) -> Self:
+        """The same with these fields changed."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields and their values."""
+
+    @property
+    def vocabulary(self) -> int: ...
+    @property
+    def cutoffs(self) -> list[int]: ...
+    @property
+    def div_val(self) -> int: ...
+    @property
+    def layers(self) -> int: ...
+    @property
+    def d_model(self) -> int: ...
+    @property
+    def d_embed(self) -> int: ...
+    @property
+    def heads(self) -> int: ...
+    @property
+    def d_head(self) -> int: ...
+    @property
+    def d_inner(self) -> int: ...
+    @property
+    def horizon(self) -> int: ...
+    @property
+    def clamp_distance(self) -> int: ...
+    @property
+    def pre_ln(self) -> bool: ...
+    @property
+    def tie_weights(self) -> bool: ...
+    @property
+    def tie_projections(self) -> list[bool]: ...
+    @property
+    def dropout(self) -> float: ...
+    @property
+    def attention_dropout(self) -> float: ...
+    @property
+    def init_std(self) -> float: ...
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+
+def mdeq_preset(name: str) -> MdeqOptions:
+    """One of the configurations that the authors released."""
+
+def mdeq_preset_names() -> list[str]:
+    """Their names."""
+
+class MdeqClassifier:
+    def __init__(self, options: MdeqOptions, generator: Optional[torch.Generator]) -> None: ...
+    def named_parameters(self) -> list[tuple[str, Tensor]]: ...
+    def named_buffers(self) -> list[tuple[str, Tensor]]: ...
+    def train(self, mode: bool) -> None: ...
+    def forward(self, images: Tensor, plan: EquilibriumPlan) -> tuple[Tensor, Equilibrated]: ...
+
+class MonotoneClassifier:
+    def __init__(self, options: MonotoneOptions, generator: Optional[torch.Generator]) -> None: ...
+    def named_parameters(self) -> list[tuple[str, Tensor]]: ...
+    def named_buffers(self) -> list[tuple[str, Tensor]]: ...
+    def train(self, mode: bool) -> None: ...
+    def forward(self, images: Tensor, plan: EquilibriumPlan) -> tuple[Tensor, Equilibrated]: ...
+
+class ResNet:
+    def __init__(self, options: ResNetOptions, generator: Optional[torch.Generator]) -> None: ...
+    def named_parameters(self) -> list[tuple[str, Tensor]]: ...
+    def named_buffers(self) -> list[tuple[str, Tensor]]: ...
+    def train(self, mode: bool) -> None: ...
+    def forward(self, images: Tensor) -> Tensor: ...
+
+class DeqTransformer:
+    def __init__(self, options: TransformerOptions, generator: Optional[torch.Generator]) -> None: ...
+    def named_parameters(self) -> list[tuple[str, Tensor]]: ...
+    def named_buffers(self) -> list[tuple[str, Tensor]]: ...
+    def train(self, mode: bool) -> None: ...
+    def read(
+        self, tokens: Tensor, capacity: int, memory: list[Tensor], plan: EquilibriumPlan
+    ) -> tuple[Tensor, list[Tensor], Equilibrated]: ...
+    def cost(self, hidden: Tensor, targets: Tensor) -> Tensor: ...
+    def log_probabilities(self, hidden: Tensor) -> Tensor: ...
+    def tied(self) -> list[tuple[str, str]]: ...
+
+class TransformerXL:
+    def __init__(self, options: TransformerXLOptions, generator: Optional[torch.Generator]) -> None: ...
+    def named_parameters(self) -> list[tuple[str, Tensor]]: ...
+    def named_buffers(self) -> list[tuple[str, Tensor]]: ...
+    def train(self, mode: bool) -> None: ...
+    def forward(
+        self, tokens: Tensor, targets: Tensor, capacity: int, memory: list[Tensor]
+    ) -> tuple[Tensor, Tensor, list[Tensor]]: ...
+    def read(self, tokens: Tensor, capacity: int, memory: list[Tensor]) -> tuple[Tensor, list[Tensor]]: ...
+    def log_probabilities(self, hidden: Tensor) -> Tensor: ...
+    def tied(self) -> list[tuple[str, str]]: ...

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import pathlib
-from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Union
+from typing import Any, NamedTuple, Optional, Union
 
 import torch
 from torch import Tensor
@@ -16,9 +16,6 @@ from typing_extensions import Self
 from deq import _core
 from deq._compilers import outside_of_compilers
 from deq._core import Equilibrated, EquilibriumOptions, EquilibriumPlan
-
-if TYPE_CHECKING:  # names that only the stubs have
-    from deq._core import ModelCore, ModelOptions
 
 _EQUILIBRIUM = tuple(EquilibriumOptions().to_dict())
 
@@ -42,8 +39,9 @@ class TextOutput(NamedTuple):
 class Model(torch.nn.Module):
     """What the models here have in common."""
 
-    options_type: type[ModelOptions]
-    core_type: type[ModelCore]
+    options_type: Any  # one of _core's classes of options
+    core_type: Any  # one of _core's models
+    core: Any
 
     def __init__(self, generator: Optional[torch.Generator] = None, **options: Any) -> None:
         super().__init__()
@@ -52,9 +50,9 @@ class Model(torch.nn.Module):
         self.plan = EquilibriumPlan(EquilibriumOptions(**plan))
         self.core = self.core_type(self.options, generator)
         for name, tensor in self.core.named_parameters():
-            tensor._is_param = True  # type: ignore[attr-defined]  # what makes a tensor a torch.nn.Parameter
+            tensor._is_param = True  # what makes a tensor a torch.nn.Parameter
             owner, own_name = _owner(self, name)
-            owner._parameters[own_name] = tensor  # type: ignore[assignment]
+            owner._parameters[own_name] = tensor
         for name, tensor in self.core.named_buffers():
             owner, own_name = _owner(self, name)
             owner._buffers[own_name] = tensor
@@ -63,9 +61,20 @@ class Model(torch.nn.Module):
         self.core.train(mode)
         return super().train(mode)
 
+    def _apply(self, fn: Any, recurse: bool = True) -> Self:
+        """A parameter keeps its tensor when it is moved or converted; a buffer is made to."""
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        for name, tensor in self.core.named_buffers():
+            owner, own_name = _owner(self, name)
+            moved = owner._buffers[own_name]
+            assert moved is not None
+            tensor.data = moved
+            owner._buffers[own_name] = tensor
+        return self
+
     def config(self) -> dict[str, Any]:
         """The options that make such a model again, as plain values."""
-        return self.options.to_dict()
+        return dict(self.options.to_dict())
 
     def save_pretrained(self, folder: Union[str, pathlib.Path]) -> None:
         """Writes config.json and model.safetensors; needs the package safetensors."""

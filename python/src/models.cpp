@@ -167,7 +167,7 @@ void bind_model_options(py::module_& module) {
 using Named = std::vector<std::pair<std::string, torch::Tensor>>;
 
 Named items(const torch::OrderedDict<std::string, torch::Tensor>& tensors) {
-  return {tensors.pairs().begin(), tensors.pairs().end()};
+  return tensors.pairs();
 }
 
 /// What all models have. Python's modules are made of these tensors, not of copies.
