@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes docs/python-api.md from the stubs and the Python files of the package; --check only says whether it is current.
 
-What is shown are the names of deq.__all__: signatures and docstrings as they stand in python/deq."""
+What is shown are the names of __all__: signatures and docstrings as they stand in python/deq."""
 
 import ast
 import pathlib
@@ -10,7 +10,11 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "python/deq"
 TARGET = ROOT / "docs/python-api.md"
-FILES = ["layer.py", "_core.pyi", "jacobian.py", "dropout.py", "torchdeq.py"]
+# What a file says it exports, and where that is written, in the order in which a reader wants it.
+PARTS = {
+    "`deq`": ("__init__.py", ["layer.py", "jacobian.py", "_core.pyi", "dropout.py", "runs.py", "torchdeq.py"]),
+    "`deq.models`": ("models.py", ["models.py", "_core.pyi"]),
+}
 INTRODUCTION = """<!-- Made by scripts/python_reference.py from python/deq; a test checks. -->
 
 # Python API
@@ -21,12 +25,12 @@ properties, a `replace(...)` that gives a changed copy, and a `to_dict()`."""
 COMMON = {"replace", "to_dict"}
 
 
-def exported():
-    tree = ast.parse((PACKAGE / "__init__.py").read_text())
+def exported(file):
+    tree = ast.parse((PACKAGE / file).read_text())
     for node in tree.body:
         if isinstance(node, ast.Assign) and node.targets[0].id == "__all__":
             return set(ast.literal_eval(node.value))
-    raise SystemExit("python/deq/__init__.py has no __all__")
+    raise SystemExit(f"python/deq/{file} has no __all__")
 
 
 def signature(node, name):
@@ -81,16 +85,17 @@ def section(node):
 
 
 def reference():
-    names = exported()
     sections = [INTRODUCTION]
-    for file in FILES:
-        tree = ast.parse((PACKAGE / file).read_text())
-        shown = [n for n in tree.body if isinstance(n, (ast.ClassDef, ast.FunctionDef)) and n.name in names]
-        sections += [section(node) for node in shown]
-        names -= {node.name for node in shown}
-    unknown = names - {"__version__"}
-    if unknown:
-        sys.exit(f"not found in {', '.join(FILES)}: {', '.join(sorted(unknown))}")
+    for title, (names_file, files) in PARTS.items():
+        names = exported(names_file) - {"__version__", "models"}
+        sections.append(f"## {title}")
+        for file in files:
+            tree = ast.parse((PACKAGE / file).read_text())
+            shown = [n for n in tree.body if isinstance(n, (ast.ClassDef, ast.FunctionDef)) and n.name in names]
+            sections += [section(node) for node in shown]
+            names -= {node.name for node in shown}
+        if names:
+            sys.exit(f"not found in {', '.join(files)}: {', '.join(sorted(names))}")
     return "\n\n".join(sections) + "\n"
 
 

@@ -46,7 +46,7 @@ readonly PYTOMLPP_VERSION=1.1.0  # holds toml++ 3.4.0
 # The last two lines are what torch itself needs of Python.
 readonly TEST_SET=(tensorboard==2.21.0 safetensors==0.8.0 protobuf==7.36.2
   'numpy==2.2.6; python_version < "3.11"' 'numpy==2.4.6; python_version >= "3.11"'
-  pytest==9.2.0 mypy==2.4.1 scikit-build-core==1.1.1
+  pytest==9.2.0 mypy==2.4.1 scikit-build-core==1.1.1 'matplotlib>=3.9' 'tomli>=2; python_version < "3.11"'
   filelock 'typing-extensions>=4.10' 'setuptools<82' 'sympy>=1.13.3' 'networkx>=2.5.1' jinja2
   'fsspec>=0.8.5')
 readonly MIN_GXX=12

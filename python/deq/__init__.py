@@ -6,6 +6,7 @@ from deq import _torch_version
 
 _torch_version.check(torch.__version__)
 
+from deq import models  # noqa: E402
 from deq._core import (  # noqa: E402
     Anderson,
     Broyden,
@@ -49,6 +50,7 @@ from deq.jacobian import (  # noqa: E402
     spectral_radius,
 )
 from deq.layer import Cell, Equilibrium, fixed_point  # noqa: E402
+from deq.runs import load, read_metrics, report  # noqa: E402
 from deq.torchdeq import get_deq  # noqa: E402
 
 __all__ = [
@@ -93,10 +95,14 @@ __all__ = [
     "get_deq",
     "jacobian_penalty",
     "linsley_penalty",
+    "load",
+    "models",
+    "read_metrics",
+    "report",
     "spectral_radius",
 ]
 
 # Messages, pickles and help() name these by where users find them.
 for _name in __all__:
-    if getattr(globals()[_name], "__module__", "").startswith("deq."):
+    if str(getattr(globals()[_name], "__module__", "")).startswith("deq."):
         globals()[_name].__module__ = "deq"

@@ -15,7 +15,36 @@ from typing_extensions import Self
 
 from deq import _core
 from deq._compilers import outside_of_compilers
-from deq._core import Equilibrated, EquilibriumOptions, EquilibriumPlan
+from deq._core import (
+    Equilibrated,
+    EquilibriumOptions,
+    EquilibriumPlan,
+    MdeqOptions,
+    MonotoneOptions,
+    ResNetOptions,
+    TransformerOptions,
+    TransformerXLOptions,
+    mdeq_preset,
+    mdeq_preset_names,
+)
+
+__all__ = [
+    "DEQTransformer",
+    "ImageOutput",
+    "MDEQ",
+    "MdeqOptions",
+    "Model",
+    "MonotoneDEQ",
+    "MonotoneOptions",
+    "ResNet",
+    "ResNetOptions",
+    "TextOutput",
+    "TransformerOptions",
+    "TransformerXL",
+    "TransformerXLOptions",
+    "mdeq_preset",
+    "mdeq_preset_names",
+]
 
 _EQUILIBRIUM = tuple(EquilibriumOptions().to_dict())
 
@@ -42,6 +71,7 @@ class Model(torch.nn.Module):
     options_type: Any  # one of _core's classes of options
     core_type: Any  # one of _core's models
     core: Any
+    classes: list[str]  # what deq.load() knows of the data
 
     def __init__(self, generator: Optional[torch.Generator] = None, **options: Any) -> None:
         super().__init__()
@@ -106,14 +136,14 @@ class Model(torch.nn.Module):
 class MDEQ(Model):
     """The multiscale DEQ for images. Options are those of `MdeqOptions` and of `EquilibriumOptions`."""
 
-    options_type = _core.MdeqOptions
+    options_type = MdeqOptions
     core_type = _core.MdeqClassifier
     core: _core.MdeqClassifier
 
     @classmethod
     def preset(cls, name: str, **options: Any) -> Self:
         """One of the authors' configurations, such as "cifar-tiny" or "imagenet-small-reg"."""
-        return cls(**{**_core.mdeq_preset(name).to_dict(), **options})
+        return cls(**{**mdeq_preset(name).to_dict(), **options})
 
     @outside_of_compilers
     def forward(self, images: Tensor, plan: Optional[EquilibriumPlan] = None) -> ImageOutput:
@@ -124,7 +154,7 @@ class MDEQ(Model):
 class MonotoneDEQ(Model):
     """The monotone DEQ for square images. Options are those of `MonotoneOptions` and of `EquilibriumOptions`."""
 
-    options_type = _core.MonotoneOptions
+    options_type = MonotoneOptions
     core_type = _core.MonotoneClassifier
     core: _core.MonotoneClassifier
 
@@ -137,7 +167,7 @@ class MonotoneDEQ(Model):
 class ResNet(Model):
     """A residual network with torchvision's names. Options are those of `ResNetOptions`."""
 
-    options_type = _core.ResNetOptions
+    options_type = ResNetOptions
     core_type = _core.ResNet
     core: _core.ResNet
 
@@ -150,7 +180,7 @@ class ResNet(Model):
 class DEQTransformer(Model):
     """The DEQ-Transformer. Options are those of `TransformerOptions` and of `EquilibriumOptions`."""
 
-    options_type = _core.TransformerOptions
+    options_type = TransformerOptions
     core_type = _core.DeqTransformer
     core: _core.DeqTransformer
 
@@ -182,7 +212,7 @@ class DEQTransformer(Model):
 class TransformerXL(Model):
     """Transformer-XL, the DEQ-Transformer's explicit rival. Options are those of `TransformerXLOptions`."""
 
-    options_type = _core.TransformerXLOptions
+    options_type = TransformerXLOptions
     core_type = _core.TransformerXL
     core: _core.TransformerXL
 

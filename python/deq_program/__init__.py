@@ -29,3 +29,7 @@ def _torch_libraries() -> pathlib.Path:
 
 def _library_path() -> str:
     return os.environ.get("LD_LIBRARY_PATH", "")
+
+
+if __name__ == "__main__":
+    main()

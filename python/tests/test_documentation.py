@@ -1,5 +1,6 @@
 """What the documentation shows runs, and the reference is that of the stubs."""
 
+import json
 import os
 import pathlib
 import re
@@ -42,6 +43,24 @@ def test_the_guide_names_every_option_class():
     text = (SOURCE / "docs/python.md").read_text()
     for name in ("Picard", "Anderson", "Broyden", "LimitedBroyden", "NewtonKrylov"):
         assert name in text and hasattr(deq, name)
+
+
+def test_the_notebook_shows_what_it_says():
+    import matplotlib
+
+    matplotlib.use("Agg")
+    notebook = json.loads((SOURCE / "examples/python/equilibrium_layer.ipynb").read_text())
+    names = {}
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            assert cell["outputs"] == [], "the notebook is kept without its output"
+            exec(compile("".join(cell["source"]), cell["id"], "exec"), names)
+    assert names["eq"].report.converged
+    _, plain_error, plain_evaluations, plain_radius = names["curves"][0.0][-1]
+    _, error, evaluations, radius = names["curves"][1.0][-1]
+    assert radius < 0.8 * plain_radius
+    assert evaluations < plain_evaluations
+    assert max(error, plain_error) < 0.5 * names["curves"][0.0][0][1]
 
 
 def test_the_reference_is_that_of_the_stubs():
