@@ -19,7 +19,7 @@ What it does:
   3. plotly.min.js out of the `plotly` wheel (for the HTML reports): .deps/plotly
   4. where apt-get has no toml++ (Ubuntu 22.04), its headers out of the sources of
      `pytomlpp`: .deps/tomlplusplus
-  5. with --test, the Python packages of the tests, in an environment of their own (75 MB to
+  5. with --test, the Python packages of the tests, in an environment of their own (90 MB to
      download): .deps/testenv. It imports the torch of step 2; for the GPU's libraries that this
      torch names and a machine without a GPU has not, it gets stand-ins
   6. .deps/env.cmake, which tells CMake where these are
@@ -431,7 +431,7 @@ if ((with_tests)) && ! has_testenv; then
   if [[ -x $DEPS/venv/bin/python ]]; then python=$DEPS/venv/bin/python; fi
   python=${python:-$(find_python)}
   [[ -n $python ]] || fail "no Python 3.10 to 3.14 found; name one with DEQ_PYTHON=/path/to/python3."
-  say "installing the Python packages of the tests into .deps/testenv (75 MB, once)"
+  say "installing the Python packages of the tests into .deps/testenv (90 MB, once)"
   "$python" -m venv "$DEPS/testenv" || fail "$python -m venv failed."
   "$DEPS/testenv/bin/python" -m pip --disable-pip-version-check --no-input install --quiet --no-compile "${TEST_SET[@]}" ||
     fail "pip could not install the packages of the tests; run this again to retry."
