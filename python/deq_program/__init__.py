@@ -15,7 +15,8 @@ def main() -> NoReturn:
     program = pathlib.Path(__file__).parent.parent / "deq" / "bin" / "deq"
     if not program.exists():
         sys.exit("deq: this installation of libdeq has no program: it was built without (DEQ_BUILD_CLI=OFF)")
-    os.environ["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [str(_torch_libraries()), _library_path()]))
+    searched = [str(_torch_libraries()), os.environ.get("LD_LIBRARY_PATH", "")]
+    os.environ["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, searched))
     os.execv(program, ["deq", *sys.argv[1:]])
 
 
@@ -25,11 +26,3 @@ def _torch_libraries() -> pathlib.Path:
     if found is None or found.origin is None:
         sys.exit("deq: torch is not installed")
     return pathlib.Path(found.origin).parent / "lib"
-
-
-def _library_path() -> str:
-    return os.environ.get("LD_LIBRARY_PATH", "")
-
-
-if __name__ == "__main__":
-    main()

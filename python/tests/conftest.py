@@ -14,7 +14,7 @@ SEED = int(os.environ.get("DEQ_TEST_SEED", 20210713))
 @pytest.fixture(autouse=True)
 def bounded_and_seeded():
     """A test that hangs ends with all threads' stacks; random numbers are the same in every run."""
-    faulthandler.dump_traceback_later(120, exit=True)
+    faulthandler.dump_traceback_later(300, exit=True)
     torch.manual_seed(SEED)
     yield
     faulthandler.cancel_dump_traceback_later()
