@@ -9,7 +9,7 @@ JOBS  ?= $(shell nproc 2>/dev/null || echo 2)
 BENCH ?=
 
 .DEFAULT_GOAL := build
-.PHONY: help setup setup-test setup-dev build test demo dev check-files debug asan tsan fuzz bench format check-format tidy install clean distclean
+.PHONY: help setup setup-test setup-dev build test demo dev check-files debug asan tsan fuzz bench wheel format check-format tidy install clean distclean
 
 help:
 	@echo 'make demo          set up, build, run the demonstration into runs/demo'
@@ -21,6 +21,7 @@ help:
 	@echo 'make dev           build file by file, into build/dev: for working on the code'
 	@echo 'make debug         build the debug preset'
 	@echo 'make bench         build and run the benchmarks'
+	@echo 'make wheel         build the Python package: dist/libdeq-*.whl'
 	@echo 'make install       install the release build (PREFIX=/usr/local)'
 	@echo 'make setup         only fetch what the build needs (into .deps/)'
 	@echo 'make format        rewrite the sources with clang-format; check-format only looks'
@@ -53,8 +54,15 @@ dev: setup
 debug: setup
 	$(call build_preset,debug)
 
+# Where .deps/testenv can import torch, the Python package is built and tested too.
+define with_python
+	@test ! -f .deps/testenv/torch.stamp || grep -qs '^DEQ_BUILD_PYTHON:BOOL=ON' build/release/CMakeCache.txt || \
+	  cmake --preset release -DDEQ_BUILD_PYTHON=ON
+endef
+
 # Its last lines say what was skipped, and why.
 test: setup-test
+	$(with_python)
 	$(call build_preset,release)
 	@cd build/release && ctest --output-on-failure -j $(JOBS) --output-junit tests.xml --test-output-size-passed 1000000; \
 	  status=$$?; ../../scripts/list_skipped.py tests.xml; exit $$status
@@ -82,6 +90,12 @@ demo: setup
 bench: setup
 	$(call build_preset,release,deq_benchmarks deq_side_by_side)
 	build/release/bin/deq_benchmarks $(BENCH)
+
+# For the Python of .deps/testenv; WHEEL_PYTHON names another that has scikit-build-core.
+WHEEL_PYTHON ?= .deps/testenv/bin/python
+wheel: setup-test
+	CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(WHEEL_PYTHON) -m pip --disable-pip-version-check wheel . \
+	  --no-deps --no-build-isolation -w dist
 
 PREFIX ?= /usr/local
 install: build

@@ -52,14 +52,24 @@ set(deq_compile_options $<$<NOT:$<CONFIG:Release>>:-DNDEBUG> -fPIC
     $<$<CXX_COMPILER_ID:GNU>:-fopenmp> -fno-math-errno -fno-trapping-math ${deq_ccache_flags}
     ${deq_sanitize})
 
+# In a wheel, lib/ and bin/ of the package deq lie two folders below that of torch.
+function(deq_torch_rpath variable)
+  if(DEQ_WHEEL)
+    set(${variable} "$ORIGIN/../../torch/lib" PARENT_SCOPE)
+  else()
+    set(${variable} "${DEQ_TORCH_LIBRARY_DIR}" PARENT_SCOPE)
+  endif()
+endfunction()
+
 # deq_target_defaults(target [PCH] [UNITY <files per unit>])
 function(deq_target_defaults target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "PCH" "UNITY" "")
+  deq_torch_rpath(torch_rpath)
   set_target_properties(${target} PROPERTIES
     CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF
     POSITION_INDEPENDENT_CODE OFF
     BUILD_WITH_INSTALL_RPATH ON
-    INSTALL_RPATH "$ORIGIN;$ORIGIN/../lib;${DEQ_TORCH_LIBRARY_DIR}")
+    INSTALL_RPATH "$ORIGIN;$ORIGIN/../lib;${torch_rpath}")
   target_compile_options(${target} PRIVATE
     "$<$<COMPILE_LANGUAGE:CXX>:${deq_compile_options};${deq_warnings}>")
   target_link_libraries(${target} PRIVATE "$<BUILD_INTERFACE:deq_third_party>")
@@ -81,7 +91,10 @@ function(deq_add_library target kind)
   add_library(deq::${arg_EXPORT} ALIAS ${target})
   set_target_properties(${target} PROPERTIES
     OUTPUT_NAME ${arg_OUTPUT} EXPORT_NAME ${arg_EXPORT} LINKER_LANGUAGE CXX
-    VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+    SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+  if(NOT DEQ_WHEEL)  # which cannot hold links
+    set_target_properties(${target} PROPERTIES VERSION ${PROJECT_VERSION})
+  endif()
   target_compile_features(${target} PUBLIC cxx_std_20)
   target_include_directories(${target}
     PUBLIC "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>"

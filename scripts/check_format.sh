@@ -6,7 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 tool=${CLANG_FORMAT:-clang-format-14}
 command -v "$tool" >/dev/null || { echo "$tool is missing: scripts/setup.sh --dev" >&2; exit 1; }
 
-mapfile -t files < <(find include src tools tests benchmarks examples -type f \
+mapfile -t files < <(find include src tools tests benchmarks examples python -type f \
   \( -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' \) 2>/dev/null | sort)
 if ((${#files[@]} == 0)); then echo "format: no sources"; exit 0; fi
 

@@ -17,9 +17,11 @@ HARDWARE = re.compile(r"no NVIDIA driver was found|hides all GPUs|offers no GPU|
 def reasons(case):
     """One for every skipped test of a test program."""
     output = case.findtext("system-out") or ""
-    # GoogleTest, then Python's unittest with -v.
+    # GoogleTest, then Python's unittest with -v, then pytest with -rs.
     found = re.findall(r"^\S+:\d+: Skipped\n(.+)$", output, re.MULTILINE)
     found += [text for _, text in re.findall(r"\.\.\. skipped (['\"])(.*)\1$", output, re.MULTILINE)]
+    for count, text in re.findall(r"^SKIPPED \[(\d+)\] \S+: (.+)$", output, re.MULTILINE):
+        found += [text] * int(count)
     if case.find("skipped") is not None and not found:
         said = re.search(r"^skipped: (.+)$", output, re.MULTILINE)
         found.append(said[1] if said else "it does not say why")

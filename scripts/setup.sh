@@ -7,8 +7,8 @@ usage() {
   cat <<'TEXT'
 usage: scripts/setup.sh [--test] [--dev] [--help]
 
-  --test   also TensorBoard and safetensors for Python, which the tests read our files with, and
-           Chromium, which they look at reports with
+  --test   also TensorBoard and safetensors for Python, which the tests read our files with, what the
+           Python package is tested, checked and packed with, and Chromium, which they look at reports with
   --dev    also clang-format-14, clang-tidy-14, and clang-14 with its sanitizers (for make format,
            make tidy, make fuzz)
 
@@ -19,8 +19,9 @@ What it does:
   3. plotly.min.js out of the `plotly` wheel (for the HTML reports): .deps/plotly
   4. where apt-get has no toml++ (Ubuntu 22.04), its headers out of the sources of
      `pytomlpp`: .deps/tomlplusplus
-  5. with --test, the Python packages of the tests, in an environment of their own (45 MB to
-     download): .deps/testenv
+  5. with --test, the Python packages of the tests, in an environment of their own (90 MB to
+     download): .deps/testenv. It imports the torch of step 2; for the GPU's libraries that this
+     torch names and a machine without a GPU has not, it gets stand-ins
   6. .deps/env.cmake, which tells CMake where these are
 
 Environment:
@@ -42,8 +43,12 @@ readonly MIN_TORCH=2.8
 readonly TORCH_CPU_SET=("torch==$TORCH_VERSION" nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85)
 readonly PLOTLY_VERSION=7.1.0
 readonly PYTOMLPP_VERSION=1.1.0  # holds toml++ 3.4.0
+# The last two lines are what torch itself needs of Python.
 readonly TEST_SET=(tensorboard==2.21.0 safetensors==0.8.0 protobuf==7.36.2
-  'numpy==2.2.6; python_version < "3.11"' 'numpy==2.4.6; python_version >= "3.11"')
+  'numpy==2.2.6; python_version < "3.11"' 'numpy==2.4.6; python_version >= "3.11"'
+  pytest==9.2.0 mypy==2.4.1 scikit-build-core==1.1.1 'matplotlib>=3.9' 'tomli>=2; python_version < "3.11"'
+  filelock 'typing-extensions>=4.10' 'setuptools<82' 'sympy>=1.13.3' 'networkx>=2.5.1' jinja2
+  'fsspec>=0.8.5')
 readonly MIN_GXX=12
 readonly MIN_CMAKE=3.22
 
@@ -144,6 +149,10 @@ has_testenv() {
   [[ -x $DEPS/testenv/bin/python && $(cat "$DEPS/testenv.stamp" 2>/dev/null) == "${TEST_SET[*]}" ]]
 }
 
+has_python_headers() {
+  "$1" -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))'
+}
+
 needs_python() {
   [[ ! -x $DEPS/venv/bin/python ]] && wants_venv && return 0
   ((with_tests)) && ! has_testenv
@@ -182,6 +191,7 @@ list_missing() {
     elif ! "$python" -c 'import venv, ensurepip' 2>/dev/null; then
       need python3-venv
     fi
+    if ((with_tests)) && [[ -n $python ]] && ! has_python_headers "$python"; then need python3-dev; fi
   fi
   if ((dev)); then
     have clang-format-14 || need clang-format-14
@@ -417,14 +427,31 @@ fi
 if ((with_tests)) && ! has_testenv; then
   # Without its stamp, what lies there is an interrupted or an older installation.
   rm -rf "$DEPS/testenv" "$DEPS/testenv.stamp"
+  # The Python that torch was installed for, if there is one.
+  if [[ -x $DEPS/venv/bin/python ]]; then python=$DEPS/venv/bin/python; fi
   python=${python:-$(find_python)}
   [[ -n $python ]] || fail "no Python 3.10 to 3.14 found; name one with DEQ_PYTHON=/path/to/python3."
-  say "installing TensorBoard and safetensors for Python into .deps/testenv (45 MB, once)"
+  say "installing the Python packages of the tests into .deps/testenv (90 MB, once)"
   "$python" -m venv "$DEPS/testenv" || fail "$python -m venv failed."
   "$DEPS/testenv/bin/python" -m pip --disable-pip-version-check --no-input install --quiet --no-compile "${TEST_SET[@]}" ||
     fail "pip could not install the packages of the tests; run this again to retry."
   "$DEPS/testenv/bin/python" -c 'import numpy, safetensors, tensorboard' || fail "the packages of the tests do not load (see above)."
   echo "${TEST_SET[*]}" >"$DEPS/testenv.stamp"
+fi
+
+# A libtorch that is no wheel cannot be imported: then there are no tests of the Python package.
+if ((with_tests)) && [[ -f $libtorch/lib/libtorch_python.so ]]; then
+  stamp="$libtorch $(torch_version "$libtorch") $(cat "$DEPS/torch.stamp" 2>/dev/null || true)"
+  if [[ $(cat "$DEPS/testenv/torch.stamp" 2>/dev/null) != "$stamp" ]]; then
+    say "letting .deps/testenv import torch"
+    packages=$("$DEPS/testenv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("platlib"))')
+    rm -rf "$packages/nvidia_stand_ins"
+    "$DEPS/testenv/bin/python" scripts/lib/stand_ins.py "$libtorch" "$packages" >/dev/null ||
+      fail "no stand-ins for the GPU's libraries could be made."
+    "$DEPS/testenv/bin/python" -c 'import torch' ||
+      fail "the Python of .deps/testenv cannot import torch (see above)."
+    echo "$stamp" >"$DEPS/testenv/torch.stamp"
+  fi
 fi
 
 # ---- 6. what CMake reads ------------------------------------------------------------------------

@@ -1,0 +1,3 @@
+from deq_program import main
+
+main()

@@ -1,0 +1,1238 @@
+"""The compiled core of deq, as type checkers and the API reference see it."""
+
+from typing import Any, Callable, Literal, Optional, Sequence, Union
+
+import torch
+from torch import Tensor
+from typing_extensions import Self
+
+__version__: str
+torch_version: str
+
+def cuda_status() -> tuple[bool, str]:
+    """Whether CUDA can be used, and if not, why."""
+
+class Error(RuntimeError):
+    """Something could not be done. The message is one sentence for the user. Numerical trouble is no error; a
+    `Report` names it."""
+
+class ConvergenceError(Error):
+    """A solve failed where on_failure="raise" was asked for: in the layer's call or in backward()."""
+
+Scope = Literal["per-sample", "whole-batch"]
+RidgeScale = Literal["relative", "absolute"]
+Distribution = Literal["gaussian", "rademacher"]
+OnFailure = Literal["report", "raise"]
+Status = Literal[
+    "converged",
+    "stopped by the caller",
+    "out of evaluations",
+    "stagnated",
+    "diverged",
+    "non-finite values",
+    "not run",
+]
+
+class Picard:
+    """z ← z + damping·(f(z) − z). Needs no memory; converges where the Jacobian's spectral radius is < 1."""
+
+    def __init__(
+        self,
+        *,
+        damping: float = 1.0,
+        max_evals: int = 40,
+        atol: float = 0.0,
+        rtol: float = 0.001,
+        scope: Scope = "per-sample",
+        stagnation_window: int = 30,
+        divergence_factor: float = 10000.0,
+    ) -> None: ...
+    def replace(
+        self,
+        *,
+        damping: float = ...,
+        max_evals: int = ...,
+        atol: float = ...,
+        rtol: float = ...,
+        scope: Scope = ...,
+        stagnation_window: int = ...,
+        divergence_factor: float = ...,
+    ) -> Self:
+        """The same with these fields changed."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields and their values."""
+
+    @property
+    def damping(self) -> float: ...
+    @property
+    def max_evals(self) -> int: ...
+    @property
+    def atol(self) -> float: ...
+    @property
+    def rtol(self) -> float: ...
+    @property
+    def scope(self) -> Scope: ...
+    @property
+    def stagnation_window(self) -> int: ...
+    @property
+    def divergence_factor(self) -> float: ...
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+
+class Anderson:
+    """Anderson acceleration: the combination of the last `memory` iterates with the smallest residual."""
+
+    def __init__(
+        self,
+        *,
+        memory: int = 6,
+        beta: float = 1.0,
+        ridge: float = 1e-08,
+        ridge_scale: RidgeScale = "relative",
+        restart_factor: float = 100.0,
+        max_evals: int = 40,
+        atol: float = 0.0,
+        rtol: float = 0.001,
+        scope: Scope = "per-sample",
+        stagnation_window: int = 30,
+        divergence_factor: float = 10000.0,
+    ) -> None: ...
+    def replace(
+        self,
+        *,
+        memory: int = ...,
+        beta: float = ...,
+        ridge: float = ...,
+        ridge_scale: RidgeScale = ...,
+        restart_factor: float = ...,
+        max_evals: int = ...,
+        atol: float = ...,
+        rtol: float = ...,
+        scope: Scope = ...,
+        stagnation_window: int = ...,
+        divergence_factor: float = ...,
+    ) -> Self:
+        """The same with these fields changed."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields and their values."""
+
+    @property
+    def memory(self) -> int: ...
+    @property
+    def beta(self) -> float: ...
+    @property
+    def ridge(self) -> float: ...
+    @property
+    def ridge_scale(self) -> RidgeScale: ...
+    @property
+    def restart_factor(self) -> float: ...
+    @property
+    def max_evals(self) -> int: ...
+    @property
+    def atol(self) -> float: ...
+    @property
+    def rtol(self) -> float: ...
+    @property
+    def scope(self) -> Scope: ...
+    @property
+    def stagnation_window(self) -> int: ...
+    @property
+    def divergence_factor(self) -> float: ...
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+
+class Broyden:
+    """Broyden's "good" method: a secant approximation of (J − I)⁻¹ that starts from −I."""
+
+    def __init__(
+        self,
+        *,
+        memory: int = 60,
+        line_search: bool = False,
+        bfloat16_steps: bool = False,
+        max_evals: int = 40,
+        atol: float = 0.0,
+        rtol: float = 0.001,
+        scope: Scope = "per-sample",
+        stagnation_window: int = 30,
+        divergence_factor: float = 10000.0,
+    ) -> None: ...
+    def replace(
+        self,
+        *,
+        memory: int = ...,
+        line_search: bool = ...,
+        bfloat16_steps: bool = ...,
+        max_evals: int = ...,
+        atol: float = ...,
+        rtol: float = ...,
+        scope: Scope = ...,
+        stagnation_window: int = ...,
+        divergence_factor: float = ...,
+    ) -> Self:
+        """The same with these fields changed."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields and their values."""
+
+    @property
+    def memory(self) -> int: ...
+    @property
+    def line_search(self) -> bool: ...
+    @property
+    def bfloat16_steps(self) -> bool: ...
+    @property
+    def max_evals(self) -> int: ...
+    @property
+    def atol(self) -> float: ...
+    @property
+    def rtol(self) -> float: ...
+    @property
+    def scope(self) -> Scope: ...
+    @property
+    def stagnation_window(self) -> int: ...
+    @property
+    def divergence_factor(self) -> float: ...
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+
+class LimitedBroyden:
+    """Broyden with a fixed history: the oldest update is dropped when `memory` is full."""
+
+    def __init__(
+        self,
+        *,
+        memory: int = 8,
+        max_evals: int = 40,
+        atol: float = 0.0,
+        rtol: float = 0.001,
+        scope: Scope = "per-sample",
+        stagnation_window: int = 30,
+        divergence_factor: float = 10000.0,
+    ) -> None: ...
+    def replace(
+        self,
+        *,
+        memory: int = ...,
+        max_evals: int = ...,
+        atol: float = ...,
+        rtol: float = ...,
+        scope: Scope = ...,
+        stagnation_window: int = ...,
+        divergence_factor: float = ...,
+    ) -> Self:
+        """The same with these fields changed."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields and their values."""
+
+    @property
+    def memory(self) -> int: ...
+    @property
+    def max_evals(self) -> int: ...
+    @property
+    def atol(self) -> float: ...
+    @property
+    def rtol(self) -> float: ...
+    @property
+    def scope(self) -> Scope: ...
+    @property
+    def stagnation_window(self) -> int: ...
+    @property
+    def divergence_factor(self) -> float: ...
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+
+class NewtonKrylov:
+    """Newton's method; each linear system (I − J) d = g by GMRES."""
+
+    def __init__(
+        self,
+        *,
+        krylov_dim: int = 20,
+        forcing: float = 0.01,
+        max_evals: int = 100,
+        atol: float = 0.0,
+        rtol: float = 0.001,
+        scope: Scope = "per-sample",
+        stagnation_window: int = 30,
+        divergence_factor: float = 10000.0,
+    ) -> None: ...
+    def replace(
+        self,
+        *,
+        krylov_dim: int = ...,
+        forcing: float = ...,
+        max_evals: int = ...,
+        atol: float = ...,
+        rtol: float = ...,
+        scope: Scope = ...,
+        stagnation_window: int = ...,
+        divergence_factor: float = ...,
+    ) -> Self:
+        """The same with these fields changed."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields and their values."""
+
+    @property
+    def krylov_dim(self) -> int: ...
+    @property
+    def forcing(self) -> float: ...
+    @property
+    def max_evals(self) -> int: ...
+    @property
+    def atol(self) -> float: ...
+    @property
+    def rtol(self) -> float: ...
+    @property
+    def scope(self) -> Scope: ...
+    @property
+    def stagnation_window(self) -> int: ...
+    @property
+    def divergence_factor(self) -> float: ...
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+
+SolverOptions = Union[Picard, Anderson, Broyden, LimitedBroyden, NewtonKrylov]
+
+class Implicit:
+    """Exact: u (I − J) = g, solved as the fixed point of u ↦ uJ + g."""
+
+    def __init__(
+        self,
+        *,
+        solver: SolverOptions = ...,
+    ) -> None: ...
+    def replace(
+        self,
+        *,
+        solver: SolverOptions = ...,
+    ) -> Self:
+        """The same with these fields changed."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields and their values."""
+
+    @property
+    def solver(self) -> SolverOptions: ...
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+
+class Truncated:
+    """The first terms of the Neumann series: u = g (I + J + … + Jᵏ), k = terms."""
+
+    def __init__(
+        self,
+        *,
+        terms: int = 5,
+    ) -> None: ...
+    def replace(
+        self,
+        *,
+        terms: int = ...,
+    ) -> Self:
+        """The same with these fields changed."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields and their values."""
+
+    @property
+    def terms(self) -> int: ...
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+
+class JacobianFree:
+    """u = g, no product at all (Fung et al. 2022)."""
+
+    def __init__(self) -> None: ...
+    def replace(self) -> Self:
+        """The same."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields and their values."""
+
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+
+class Phantom:
+    """Backpropagation through `steps` damped steps z ← (1 − τ) z + τ f(z) from z* (Geng et al. 2021)."""
+
+    def __init__(
+        self,
+        *,
+        steps: int = 5,
+        tau: float = 0.5,
+    ) -> None: ...
+    def replace(
+        self,
+        *,
+        steps: int = ...,
+        tau: float = ...,
+    ) -> Self:
+        """The same with these fields changed."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields and their values."""
+
+    @property
+    def steps(self) -> int: ...
+    @property
+    def tau(self) -> float: ...
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+
+class Unrolled:
+    """No solver: `steps` plain steps from z₀, backpropagated through."""
+
+    def __init__(
+        self,
+        *,
+        steps: int = 10,
+        replayed: bool = False,
+    ) -> None: ...
+    def replace(
+        self,
+        *,
+        steps: int = ...,
+        replayed: bool = ...,
+    ) -> Self:
+        """The same with these fields changed."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields and their values."""
+
+    @property
+    def steps(self) -> int: ...
+    @property
+    def replayed(self) -> bool: ...
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+
+GradientOptions = Union[Implicit, Truncated, JacobianFree, Phantom, Unrolled]
+
+class ConstantSchedule:
+    """The same value at every step."""
+
+    def __init__(
+        self,
+        *,
+        value: float = 0.0,
+    ) -> None: ...
+    def replace(
+        self,
+        *,
+        value: float = ...,
+    ) -> Self:
+        """The same with these fields changed."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields and their values."""
+
+    @property
+    def value(self) -> float: ...
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+
+class LinearSchedule:
+    """`from_` until step `begin`, `to` from step `end` on, linear in between. begin ≤ end."""
+
+    def __init__(
+        self,
+        *,
+        from_: float = 0.0,
+        to: float = 0.0,
+        begin: int = 0,
+        end: int = 1,
+    ) -> None: ...
+    def replace(
+        self,
+        *,
+        from_: float = ...,
+        to: float = ...,
+        begin: int = ...,
+        end: int = ...,
+    ) -> Self:
+        """The same with these fields changed."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields and their values."""
+
+    @property
+    def from_(self) -> float: ...
+    @property
+    def to(self) -> float: ...
+    @property
+    def begin(self) -> int: ...
+    @property
+    def end(self) -> int: ...
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+
+class StaircaseSchedule:
+    """start + increment·⌊step / every⌋, every ≥ 1."""
+
+    def __init__(
+        self,
+        *,
+        start: float = 0.0,
+        increment: float = 0.0,
+        every: int = 1,
+    ) -> None: ...
+    def replace(
+        self,
+        *,
+        start: float = ...,
+        increment: float = ...,
+        every: int = ...,
+    ) -> Self:
+        """The same with these fields changed."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields and their values."""
+
+    @property
+    def start(self) -> float: ...
+    @property
+    def increment(self) -> float: ...
+    @property
+    def every(self) -> int: ...
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+
+ScheduleShape = Union[ConstantSchedule, LinearSchedule, StaircaseSchedule]
+
+class Schedule:
+    """A number that depends on the training step; 0 from the step `stop` on."""
+
+    def __init__(
+        self,
+        *,
+        shape: ScheduleShape = ...,
+        stop: Optional[int] = None,
+    ) -> None: ...
+    def replace(
+        self,
+        *,
+        shape: ScheduleShape = ...,
+        stop: Optional[int] = ...,
+    ) -> Self:
+        """The same with these fields changed."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields and their values."""
+
+    @property
+    def shape(self) -> ScheduleShape: ...
+    @property
+    def stop(self) -> Optional[int]: ...
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+    def at(self, step: int) -> float:
+        """The number at this step."""
+
+class Hutchinson:
+    """Hutchinson's estimator of ‖J‖²_F from random probes; the relative error falls as probes^(−1/2)."""
+
+    def __init__(
+        self,
+        *,
+        probes: int = 1,
+        distribution: Distribution = "gaussian",
+    ) -> None: ...
+    def replace(
+        self,
+        *,
+        probes: int = ...,
+        distribution: Distribution = ...,
+    ) -> Self:
+        """The same with these fields changed."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields and their values."""
+
+    @property
+    def probes(self) -> int: ...
+    @property
+    def distribution(self) -> Distribution: ...
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+
+class SpectralRadiusOptions:
+    """How a spectral radius is computed: Arnoldi vectors before a restart, products in all, and when to stop."""
+
+    def __init__(
+        self,
+        *,
+        krylov_dim: int = 24,
+        max_products: int = 200,
+        tolerance: float = 0.0001,
+    ) -> None: ...
+    def replace(
+        self,
+        *,
+        krylov_dim: int = ...,
+        max_products: int = ...,
+        tolerance: float = ...,
+    ) -> Self:
+        """The same with these fields changed."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields and their values."""
+
+    @property
+    def krylov_dim(self) -> int: ...
+    @property
+    def max_products(self) -> int: ...
+    @property
+    def tolerance(self) -> float: ...
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+
+class EquilibriumOptions:
+    """How an equilibrium is found and differentiated, and what happens when a solve fails.
+
+    With gradients a layer's value is f(z*), one step further than the solve, unless one_more_step is False; without
+    gradients it is z*."""
+
+    def __init__(
+        self,
+        *,
+        forward: SolverOptions = ...,
+        gradient: GradientOptions = ...,
+        one_more_step: bool = True,
+        on_failure: OnFailure = "report",
+        float32_evals: int = 0,
+        replay: Literal["automatic", "off", "checked"] = "automatic",
+    ) -> None: ...
+    def replace(
+        self,
+        *,
+        forward: SolverOptions = ...,
+        gradient: GradientOptions = ...,
+        one_more_step: bool = ...,
+        on_failure: OnFailure = ...,
+        float32_evals: int = ...,
+        replay: Literal["automatic", "off", "checked"] = ...,
+    ) -> Self:
+        """The same with these fields changed."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields and their values."""
+
+    @property
+    def forward(self) -> SolverOptions: ...
+    @property
+    def gradient(self) -> GradientOptions: ...
+    @property
+    def one_more_step(self) -> bool: ...
+    @property
+    def on_failure(self) -> OnFailure: ...
+    @property
+    def float32_evals(self) -> int: ...
+    @property
+    def replay(self) -> Literal["automatic", "off", "checked"]: ...
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+
+class TracePoint:
+    """What one observed iterate looked like: means and maxima over the samples still active."""
+
+    @property
+    def evaluations(self) -> int: ...
+    @property
+    def active(self) -> int: ...
+    @property
+    def mean_absolute(self) -> float: ...
+    @property
+    def max_absolute(self) -> float: ...
+    @property
+    def mean_relative(self) -> float: ...
+    @property
+    def max_relative(self) -> float: ...
+    def to_dict(self) -> dict[str, Any]: ...
+
+class SampleReport:
+    """What happened to one sample."""
+
+    @property
+    def status(self) -> Status: ...
+    @property
+    def evaluations(self) -> int: ...
+    @property
+    def absolute(self) -> float: ...
+    @property
+    def relative(self) -> float: ...
+    def to_dict(self) -> dict[str, Any]: ...
+
+class Report:
+    """Everything a solve says about itself. Residuals are those of the iterate returned. str() is one line."""
+
+    @property
+    def status(self) -> Status: ...
+    @property
+    def advice(self) -> str: ...
+    @property
+    def converged(self) -> bool: ...
+    @property
+    def evaluations(self) -> int: ...
+    @property
+    def samples(self) -> list[SampleReport]: ...
+    @property
+    def trace(self) -> list[TracePoint]: ...
+    @property
+    def restarts(self) -> int: ...
+    @property
+    def ridge_raises(self) -> int: ...
+    @property
+    def skipped_updates(self) -> int: ...
+    @property
+    def step_rejections(self) -> int: ...
+    @property
+    def mean_relative(self) -> float: ...
+    @property
+    def max_relative(self) -> float: ...
+    @property
+    def max_absolute(self) -> float: ...
+    def relative_quantile(self, q: float) -> float:
+        """The q-quantile (0 ≤ q ≤ 1) of the samples' relative residuals."""
+
+    def brief(self) -> str:
+        """One line: status, cost, residual, and advice when it did not converge."""
+
+    def to_dict(self) -> dict[str, Any]: ...
+
+class Linearization:
+    """f's Jacobian J = ∂f/∂z at one point z, as products with J, no J itself."""
+
+    @property
+    def z(self) -> Tensor: ...
+    @property
+    def batch(self) -> int: ...
+    @property
+    def dim(self) -> int: ...
+    def vjp(self, u: Tensor, differentiable: bool = False) -> Tensor:
+        """uᵀJ for every sample, u [B, D]."""
+
+class SpectralRadius:
+    """The largest |λ(J)| of every sample, and ‖Jv − λv‖ of the eigenpair behind it."""
+
+    @property
+    def rho(self) -> list[float]: ...
+    @property
+    def error(self) -> list[float]: ...
+    @property
+    def products(self) -> int: ...
+    def mean(self) -> float: ...
+
+class ProbeKey:
+    """Where the probes of an estimate come from. The probe of a sample depends only on the key and on the sample's
+    number, so that a batch split over processes gets the probes of the whole batch."""
+
+    def __init__(self, key: int, first_sample: int = 0) -> None: ...
+    @property
+    def key(self) -> int: ...
+    @property
+    def first_sample(self) -> int: ...
+
+def frobenius_squared(
+    at: Linearization,
+    options: Hutchinson,
+    key: Optional[ProbeKey],
+    generator: Optional[torch.Generator],
+    differentiable: bool,
+) -> Tensor: ...
+def jacobian_penalty(
+    at: Linearization, options: Hutchinson, key: Optional[ProbeKey], generator: Optional[torch.Generator]
+) -> Tensor: ...
+def linsley_penalty(at: Linearization, lambda_: float) -> Tensor: ...
+def spectral_radius(
+    at: Linearization, options: SpectralRadiusOptions, generator: Optional[torch.Generator]
+) -> SpectralRadius: ...
+def dense_jacobian(at: Linearization) -> Tensor: ...
+
+class Progress:
+    """What a callback sees after each observed iterate: z and f(z) as slabs [B, D], and the trace's point."""
+
+    @property
+    def z(self) -> Tensor: ...
+    @property
+    def f(self) -> Tensor: ...
+    @property
+    def point(self) -> TracePoint: ...
+
+class Solution:
+    """What a solver found."""
+
+    @property
+    def z(self) -> Tensor: ...
+    @property
+    def report(self) -> Report: ...
+
+class Solver:
+    """A fixed-point solver for batches of problems z = f(z), on slabs [B, D]. May be used from several threads."""
+
+    def __init__(self, options: SolverOptions) -> None: ...
+    def solve(
+        self,
+        f: Callable[[Tensor], Tensor],
+        z0: Tensor,
+        callback: Optional[Callable[[Progress], Optional[bool]]] = None,
+    ) -> Solution:
+        """Solves z = f(z) from z0 [B, D]. Records no autograd graph."""
+
+    @property
+    def options(self) -> SolverOptions: ...
+
+class EquilibriumPlan:
+    """Options made ready for use. May serve several layers and threads."""
+
+    def __init__(self, options: EquilibriumOptions) -> None: ...
+    @property
+    def options(self) -> EquilibriumOptions: ...
+
+class Equilibrated:
+    """What one pass through an equilibrium layer gives."""
+
+    f_is_compiled: bool
+    @property
+    def z(self) -> Tensor:
+        """The first state tensor, for the many layers that have one."""
+
+    @property
+    def state(self) -> tuple[Tensor, ...]:
+        """z* as a tuple of tensors, with gradient when autograd was on."""
+
+    @property
+    def report(self) -> Report:
+        """How the solve went."""
+
+    @property
+    def adjoint(self) -> Report:
+        """How the adjoint solve went; status "not run" before backward()."""
+
+    def linearization(self) -> Linearization:
+        """f around the detached z*, for penalties and spectra. Shares its graph with the gradient."""
+
+class Layer:
+    def __init__(
+        self,
+        step: Callable[..., Any],
+        prepare: Optional[Callable[..., Any]],
+        initial_state: Optional[Callable[..., Any]],
+        replay_key: Optional[Callable[[], Optional[list[float]]]],
+        options: EquilibriumOptions,
+    ) -> None: ...
+    def forward(
+        self,
+        inputs: Sequence[Tensor],
+        start: Sequence[Tensor],
+        plan: Optional[EquilibriumPlan],
+        solver: Optional[Solver],
+        callback: Optional[Callable[[Progress], Optional[bool]]],
+        training: bool,
+    ) -> Equilibrated: ...
+    def set_leaves(self, parameters: list[Tensor], buffers: list[Tensor]) -> None: ...
+    @property
+    def options(self) -> EquilibriumOptions: ...
+
+def other_leaves(eq: Equilibrated, inputs: Sequence[Tensor], known: list[Tensor]) -> list[Tensor]: ...
+
+Splitting = Literal["peaceman-rachford", "forward-backward"]
+Stem = Literal["cifar", "imagenet"]
+
+class MdeqOptions:
+    """A multiscale DEQ for images. The defaults are the authors' tiny model for CIFAR-10."""
+
+    def __init__(
+        self,
+        *,
+        image_channels: int = 3,
+        channels: list[int] = [24, 24],
+        blocks: list[int] = [],
+        big_kernels: list[int] = [],
+        expansion: int = 5,
+        groups: int = 8,
+        dropout: float = 0.25,
+        weight_norm: bool = True,
+        block_norm_affine: bool = True,
+        fuse_norm_affine: bool = True,
+        post_norm_affine: bool = False,
+        downsample_times: int = 0,
+        head_channels: list[int] = [8, 16],
+        final_channels: int = 200,
+        classes: int = 10,
+    ) -> None: ...
+    def replace(
+        self,
+        *,
+        image_channels: int = ...,
+        channels: list[int] = ...,
+        blocks: list[int] = ...,
+        big_kernels: list[int] = ...,
+        expansion: int = ...,
+        groups: int = ...,
+        dropout: float = ...,
+        weight_norm: bool = ...,
+        block_norm_affine: bool = ...,
+        fuse_norm_affine: bool = ...,
+        post_norm_affine: bool = ...,
+        downsample_times: int = ...,
+        head_channels: list[int] = ...,
+        final_channels: int = ...,
+        classes: int = ...,
+    ) -> Self:
+        """The same with these fields changed."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields and their values."""
+
+    @property
+    def image_channels(self) -> int: ...
+    @property
+    def channels(self) -> list[int]: ...
+    @property
+    def blocks(self) -> list[int]: ...
+    @property
+    def big_kernels(self) -> list[int]: ...
+    @property
+    def expansion(self) -> int: ...
+    @property
+    def groups(self) -> int: ...
+    @property
+    def dropout(self) -> float: ...
+    @property
+    def weight_norm(self) -> bool: ...
+    @property
+    def block_norm_affine(self) -> bool: ...
+    @property
+    def fuse_norm_affine(self) -> bool: ...
+    @property
+    def post_norm_affine(self) -> bool: ...
+    @property
+    def downsample_times(self) -> int: ...
+    @property
+    def head_channels(self) -> list[int]: ...
+    @property
+    def final_channels(self) -> int: ...
+    @property
+    def classes(self) -> int: ...
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+
+class MonotoneOptions:
+    """A monotone operator equilibrium network for square images (Winston and Kolter 2020)."""
+
+    def __init__(
+        self,
+        *,
+        image_channels: int = 3,
+        image_size: int = 32,
+        channels: list[int] = [81],
+        strength: float = 1.0,
+        splitting: Splitting = "peaceman-rachford",
+        alpha: float = 1.0,
+        classes: int = 10,
+    ) -> None: ...
+    def replace(
+        self,
+        *,
+        image_channels: int = ...,
+        image_size: int = ...,
+        channels: list[int] = ...,
+        strength: float = ...,
+        splitting: Splitting = ...,
+        alpha: float = ...,
+        classes: int = ...,
+    ) -> Self:
+        """The same with these fields changed."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields and their values."""
+
+    @property
+    def image_channels(self) -> int: ...
+    @property
+    def image_size(self) -> int: ...
+    @property
+    def channels(self) -> list[int]: ...
+    @property
+    def strength(self) -> float: ...
+    @property
+    def splitting(self) -> Splitting: ...
+    @property
+    def alpha(self) -> float: ...
+    @property
+    def classes(self) -> int: ...
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+
+class ResNetOptions:
+    """A residual network for images (He et al. 2016)."""
+
+    def __init__(
+        self,
+        *,
+        blocks: list[int] = [2, 2, 2, 2],
+        bottleneck: bool = False,
+        stem: Stem = "cifar",
+        classes: int = 10,
+    ) -> None: ...
+    def replace(
+        self,
+        *,
+        blocks: list[int] = ...,
+        bottleneck: bool = ...,
+        stem: Stem = ...,
+        classes: int = ...,
+    ) -> Self:
+        """The same with these fields changed."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields and their values."""
+
+    @property
+    def blocks(self) -> list[int]: ...
+    @property
+    def bottleneck(self) -> bool: ...
+    @property
+    def stem(self) -> Stem: ...
+    @property
+    def classes(self) -> int: ...
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+
+class TransformerOptions:
+    """A language model of one Transformer layer at its equilibrium. The defaults are the authors' for WikiText-103."""
+
+    def __init__(
+        self,
+        *,
+        vocabulary: int = 267735,
+        cutoffs: list[int] = [20000, 40000, 200000],
+        div_val: int = 4,
+        d_model: int = 700,
+        d_embed: int = 700,
+        heads: int = 10,
+        d_head: int = 70,
+        d_inner: int = 48000,
+        horizon: int = 1000,
+        pre_ln: bool = False,
+        weight_norm: bool = True,
+        tie_weights: bool = True,
+        tie_projections: list[bool] = [False, True, True, True],
+        dropout: float = 0.06,
+        attention_dropout: float = 0.01,
+        init_std: float = 0.01,
+        normalised_residual: bool = True,
+        default_init_when_normalised: bool = True,
+        output_drops_positions: bool = False,
+    ) -> None: ...
+    def replace(
+        self,
+        *,
+        vocabulary: int = ...,
+        cutoffs: list[int] = ...,
+        div_val: int = ...,
+        d_model: int = ...,
+        d_embed: int = ...,
+        heads: int = ...,
+        d_head: int = ...,
+        d_inner: int = ...,
+        horizon: int = ...,
+        pre_ln: bool = ...,
+        weight_norm: bool = ...,
+        tie_weights: bool = ...,
+        tie_projections: list[bool] = ...,
+        dropout: float = ...,
+        attention_dropout: float = ...,
+        init_std: float = ...,
+        normalised_residual: bool = ...,
+        default_init_when_normalised: bool = ...,
+        output_drops_positions: bool = ...,
+    ) -> Self:
+        """The same with these fields changed."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields and their values."""
+
+    @property
+    def vocabulary(self) -> int: ...
+    @property
+    def cutoffs(self) -> list[int]: ...
+    @property
+    def div_val(self) -> int: ...
+    @property
+    def d_model(self) -> int: ...
+    @property
+    def d_embed(self) -> int: ...
+    @property
+    def heads(self) -> int: ...
+    @property
+    def d_head(self) -> int: ...
+    @property
+    def d_inner(self) -> int: ...
+    @property
+    def horizon(self) -> int: ...
+    @property
+    def pre_ln(self) -> bool: ...
+    @property
+    def weight_norm(self) -> bool: ...
+    @property
+    def tie_weights(self) -> bool: ...
+    @property
+    def tie_projections(self) -> list[bool]: ...
+    @property
+    def dropout(self) -> float: ...
+    @property
+    def attention_dropout(self) -> float: ...
+    @property
+    def init_std(self) -> float: ...
+    @property
+    def normalised_residual(self) -> bool: ...
+    @property
+    def default_init_when_normalised(self) -> bool: ...
+    @property
+    def output_drops_positions(self) -> bool: ...
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+
+class TransformerXLOptions:
+    """Transformer-XL (Dai et al. 2019). The defaults are the authors' base model for WikiText-103."""
+
+    def __init__(
+        self,
+        *,
+        vocabulary: int = 267735,
+        cutoffs: list[int] = [20000, 40000, 200000],
+        div_val: int = 1,
+        layers: int = 16,
+        d_model: int = 410,
+        d_embed: int = 410,
+        heads: int = 10,
+        d_head: int = 41,
+        d_inner: int = 2100,
+        horizon: int = 0,
+        clamp_distance: int = 0,
+        pre_ln: bool = False,
+        tie_weights: bool = True,
+        tie_projections: list[bool] = [False, True, True, True],
+        dropout: float = 0.1,
+        attention_dropout: float = 0.0,
+        init_std: float = 0.02,
+    ) -> None: ...
+    def replace(
+        self,
+        *,
+        vocabulary: int = ...,
+        cutoffs: list[int] = ...,
+        div_val: int = ...,
+        layers: int = ...,
+        d_model: int = ...,
+        d_embed: int = ...,
+        heads: int = ...,
+        d_head: int = ...,
+        d_inner: int = ...,
+        horizon: int = ...,
+        clamp_distance: int = ...,
+        pre_ln: bool = ...,
+        tie_weights: bool = ...,
+        tie_projections: list[bool] = ...,
+        dropout: float = ...,
+        attention_dropout: float = ...,
+        init_std: float = ...,
+    ) -> Self:
+        """The same with these fields changed."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields and their values."""
+
+    @property
+    def vocabulary(self) -> int: ...
+    @property
+    def cutoffs(self) -> list[int]: ...
+    @property
+    def div_val(self) -> int: ...
+    @property
+    def layers(self) -> int: ...
+    @property
+    def d_model(self) -> int: ...
+    @property
+    def d_embed(self) -> int: ...
+    @property
+    def heads(self) -> int: ...
+    @property
+    def d_head(self) -> int: ...
+    @property
+    def d_inner(self) -> int: ...
+    @property
+    def horizon(self) -> int: ...
+    @property
+    def clamp_distance(self) -> int: ...
+    @property
+    def pre_ln(self) -> bool: ...
+    @property
+    def tie_weights(self) -> bool: ...
+    @property
+    def tie_projections(self) -> list[bool]: ...
+    @property
+    def dropout(self) -> float: ...
+    @property
+    def attention_dropout(self) -> float: ...
+    @property
+    def init_std(self) -> float: ...
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+
+def mdeq_preset(name: str) -> MdeqOptions:
+    """One of the configurations that the authors released."""
+
+def mdeq_preset_names() -> list[str]:
+    """Their names."""
+
+class MdeqClassifier:
+    def __init__(self, options: MdeqOptions, generator: Optional[torch.Generator]) -> None: ...
+    def named_parameters(self) -> list[tuple[str, Tensor]]: ...
+    def named_buffers(self) -> list[tuple[str, Tensor]]: ...
+    def train(self, mode: bool) -> None: ...
+    def forward(self, images: Tensor, plan: EquilibriumPlan) -> tuple[Tensor, Equilibrated]: ...
+
+class MonotoneClassifier:
+    def __init__(self, options: MonotoneOptions, generator: Optional[torch.Generator]) -> None: ...
+    def named_parameters(self) -> list[tuple[str, Tensor]]: ...
+    def named_buffers(self) -> list[tuple[str, Tensor]]: ...
+    def train(self, mode: bool) -> None: ...
+    def forward(self, images: Tensor, plan: EquilibriumPlan) -> tuple[Tensor, Equilibrated]: ...
+
+class ResNet:
+    def __init__(self, options: ResNetOptions, generator: Optional[torch.Generator]) -> None: ...
+    def named_parameters(self) -> list[tuple[str, Tensor]]: ...
+    def named_buffers(self) -> list[tuple[str, Tensor]]: ...
+    def train(self, mode: bool) -> None: ...
+    def forward(self, images: Tensor) -> Tensor: ...
+
+class DeqTransformer:
+    def __init__(self, options: TransformerOptions, generator: Optional[torch.Generator]) -> None: ...
+    def named_parameters(self) -> list[tuple[str, Tensor]]: ...
+    def named_buffers(self) -> list[tuple[str, Tensor]]: ...
+    def train(self, mode: bool) -> None: ...
+    def read(
+        self, tokens: Tensor, capacity: int, memory: list[Tensor], plan: EquilibriumPlan
+    ) -> tuple[Tensor, list[Tensor], Equilibrated]: ...
+    def cost(self, hidden: Tensor, targets: Tensor) -> Tensor: ...
+    def log_probabilities(self, hidden: Tensor) -> Tensor: ...
+    def tied(self) -> list[tuple[str, str]]: ...
+
+class TransformerXL:
+    def __init__(self, options: TransformerXLOptions, generator: Optional[torch.Generator]) -> None: ...
+    def named_parameters(self) -> list[tuple[str, Tensor]]: ...
+    def named_buffers(self) -> list[tuple[str, Tensor]]: ...
+    def train(self, mode: bool) -> None: ...
+    def forward(
+        self, tokens: Tensor, targets: Tensor, capacity: int, memory: list[Tensor]
+    ) -> tuple[Tensor, Tensor, list[Tensor]]: ...
+    def read(self, tokens: Tensor, capacity: int, memory: list[Tensor]) -> tuple[Tensor, list[Tensor]]: ...
+    def log_probabilities(self, hidden: Tensor) -> Tensor: ...
+    def tied(self) -> list[tuple[str, str]]: ...

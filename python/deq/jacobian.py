@@ -1,0 +1,94 @@
+"""Penalties on the Jacobian J = ∂f/∂z at an equilibrium, and its spectrum."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Optional, Union
+
+import torch
+from torch import Tensor
+
+from deq import _core
+from deq._compilers import outside_of_compilers
+from deq._core import Equilibrated, Hutchinson, Linearization, ProbeKey, SpectralRadius, SpectralRadiusOptions
+
+if TYPE_CHECKING:  # a name that only the stubs have
+    from deq._core import Distribution
+
+Point = Union[Equilibrated, Linearization]
+
+
+def _linearization(at: Point) -> Linearization:
+    if isinstance(at, Equilibrated):
+        return at.linearization()
+    if isinstance(at, Linearization):
+        return at
+    raise TypeError(f"got a {type(at).__name__}, must be what a layer returned or its linearization()")
+
+
+def _require_eager(at: Point) -> None:
+    if getattr(at, "f_is_compiled", False):
+        raise _core.Error(
+            "the penalty differentiates f twice, which torch.compile does not support: "
+            "give the layer f itself, not torch.compile(f)"
+        )
+
+
+@outside_of_compilers
+def jacobian_penalty(
+    at: Point,
+    *,
+    probes: int = 1,
+    distribution: Distribution = "gaussian",
+    key: Optional[ProbeKey] = None,
+    generator: Optional[torch.Generator] = None,
+) -> Tensor:
+    """The paper's penalty, differentiable: the batch mean of ‖J‖²_F / D, estimated by random probes. Add it to the
+    loss and call backward() once. The probes come from `key`, else from `generator`, else from torch's own."""
+    _require_eager(at)
+    options = Hutchinson(probes=probes, distribution=distribution)
+    return _core.jacobian_penalty(_linearization(at), options, key, generator)
+
+
+@outside_of_compilers
+def frobenius_squared(
+    at: Point,
+    *,
+    probes: int = 1,
+    distribution: Distribution = "gaussian",
+    key: Optional[ProbeKey] = None,
+    generator: Optional[torch.Generator] = None,
+    differentiable: bool = False,
+) -> Tensor:
+    """An unbiased estimate of ‖J‖²_F for every sample, [B]."""
+    if differentiable:
+        _require_eager(at)
+    options = Hutchinson(probes=probes, distribution=distribution)
+    return _core.frobenius_squared(_linearization(at), options, key, generator, differentiable)
+
+
+@outside_of_compilers
+def linsley_penalty(at: Point, lambda_: float) -> Tensor:
+    """The penalty of Linsley et al. (2020), ‖(1ᵀJ − λ)⁺‖₂ averaged over the batch. For comparison only."""
+    _require_eager(at)
+    return _core.linsley_penalty(_linearization(at), lambda_)
+
+
+@outside_of_compilers
+def spectral_radius(
+    at: Point,
+    *,
+    krylov_dim: int = 24,
+    max_products: int = 200,
+    tolerance: float = 1e-4,
+    generator: Optional[torch.Generator] = None,
+) -> SpectralRadius:
+    """The spectral radius of every sample's J by Arnoldi's method, right for complex pairs too. It stops at
+    ‖Jv − λv‖ ≤ tolerance·|λ|, or after `max_products` products with J."""
+    options = SpectralRadiusOptions(krylov_dim=krylov_dim, max_products=max_products, tolerance=tolerance)
+    return _core.spectral_radius(_linearization(at), options, generator)
+
+
+@outside_of_compilers
+def dense_jacobian(at: Point) -> Tensor:
+    """J itself, [B, D, D], at the cost of D products: for small problems and tests."""
+    return _core.dense_jacobian(_linearization(at))

@@ -1,0 +1,248 @@
+"""The layer z* = f(z*; x) around any function or module of torch's."""
+
+from __future__ import annotations
+
+import contextlib
+import types
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Literal, Optional, Sequence, TypedDict, Union
+
+import torch
+from torch import Tensor
+from typing_extensions import Unpack
+
+from deq import _core
+from deq._compilers import is_compiled, many_products_of_one_graph, outside_of_compilers
+from deq._core import Equilibrated, EquilibriumOptions, EquilibriumPlan, Progress, Solver
+
+if TYPE_CHECKING:  # names that only the stubs have
+    from deq._core import GradientOptions, OnFailure, SolverOptions
+
+State = Union[Tensor, Sequence[Tensor]]
+Callback = Callable[[Progress], Optional[bool]]
+Replay = Union[bool, Literal["automatic", "off", "checked"]]
+
+
+class LayerOptions(TypedDict, total=False):
+    """Those of `EquilibriumOptions`, as keywords of a layer."""
+
+    forward: SolverOptions
+    gradient: GradientOptions
+    one_more_step: bool
+    on_failure: OnFailure
+    float32_evals: int
+
+
+class Cell(torch.nn.Module):
+    """One layer f of an equilibrium model, split into what depends on z and what does not."""
+
+    def initial_state(self, *inputs: Tensor) -> State:
+        """z₀ for these inputs: its shapes are the state's shapes. By default zeros like the first input."""
+        return torch.zeros_like(_first(inputs)).detach()
+
+    def prepare(self, *inputs: Tensor) -> State:
+        """All of f that is constant during a solve (injections, masks, normalised weights): a tensor, or a tuple
+        of tensors and Nones. Runs once per solve, on the tape. By default the inputs themselves."""
+        return inputs
+
+    def step(self, z: Any, *context: Any) -> State:
+        """f(z), with what prepare() returned. z is a tensor, or a tuple where the state has several."""
+        raise NotImplementedError(f"{type(self).__name__} needs a step(z, *context)")
+
+    def replay_key(self) -> Optional[Sequence[float]]:
+        """By a key the cell promises that prepare() and step() depend on their arguments, on its modules,
+        parameters and buffers, and on these numbers, on nothing else; it may then be replayed on a GPU."""
+        return None
+
+    def forward(self, z: Any, *inputs: Tensor) -> State:
+        """f(z; inputs) as one function."""
+        return self.step(z, *_as_tuple(self.prepare(*inputs)))
+
+
+class Equilibrium(torch.nn.Module):
+    """The layer z* = f(z*; x).
+
+    `f` is a function of (z, *inputs), a torch.nn.Module with such a forward, or a `Cell`. z is a tensor [B, ...]
+    like the first input, or what `initial_state(*inputs)` or `z0` say: a tensor or a tuple of tensors. A module
+    brings its parameters along; those that a function uses are named in `parameters`.
+
+    Options are those of `EquilibriumOptions`: forward, gradient, one_more_step, on_failure, float32_evals, replay.
+    `replay=True` promises for any f what a `Cell` promises by its `replay_key`.
+
+    A layer keeps nothing of a pass: it may be called many times in one graph, and from several threads.
+    """
+
+    def __init__(
+        self,
+        f: Callable[..., State],
+        parameters: Iterable[torch.nn.Parameter] = (),
+        *,
+        initial_state: Optional[Callable[..., State]] = None,
+        replay: Replay = "automatic",
+        **options: Unpack[LayerOptions],
+    ) -> None:
+        super().__init__()
+        if not callable(f):
+            raise TypeError(f"f is a {type(f).__name__}, must be a function of (z, *inputs) or a torch.nn.Module")
+        self.f = f
+        self.named = torch.nn.ParameterList(_checked_parameters(parameters))
+        self.initial_state = initial_state
+        self.replay = replay
+        self.options = EquilibriumOptions(replay=_replay_option(replay), **options)
+        self._begin()
+
+    def _begin(self) -> None:
+        f = self.f
+        cell = f if isinstance(f, Cell) else None
+        self._replay_key = _ReplayKey(f, self.replay) if _may_replay(f, self.replay) else None
+        self._layer = _core.Layer(
+            cell.step if cell else f,
+            cell.prepare if cell else None,
+            self.initial_state or (cell.initial_state if cell else None),
+            self._replay_key,
+            self.options,
+        )
+        self._parameters_are_known = False
+
+    @outside_of_compilers
+    def forward(
+        self,
+        *inputs: Tensor,
+        z0: Optional[State] = None,
+        plan: Optional[EquilibriumPlan] = None,
+        solver: Optional[Solver] = None,
+        callback: Optional[Callback] = None,
+    ) -> Equilibrated:
+        """Solves for these inputs, from `z0` if it is given. A `plan` or a `solver` takes the place of the layer's
+        own for this pass. `callback` is called after each iterate; False stops the solve."""
+        _require_tensors(inputs, "input")
+        start = () if z0 is None else _as_tuple(z0)
+        _require_tensors(start, "part of z0")
+        self._show_leaves()
+        compiled = is_compiled(self.f)
+        with many_products_of_one_graph() if compiled else contextlib.nullcontext():
+            eq = self._layer.forward(inputs, start, plan, solver, callback, self.training)
+        _require_finite(eq.report)
+        if compiled:
+            eq.f_is_compiled = True
+        if not self._parameters_are_known and torch.is_grad_enabled():
+            self._require_known_parameters(eq, inputs + tuple(start))
+            self._parameters_are_known = True
+        return eq
+
+    def _show_leaves(self) -> None:
+        """Recordings read parameters where they are now."""
+        if self._replay_key is not None and self._replay_key() is not None:
+            self._layer.set_leaves(list(self.parameters()), list(self.buffers()))
+
+    def _require_known_parameters(self, eq: Equilibrated, inputs: tuple[Tensor, ...]) -> None:
+        leaves = _core.other_leaves(eq, inputs, list(self.parameters()))
+        unnamed = [leaf for leaf in leaves if isinstance(leaf, torch.nn.Parameter)]
+        if not unnamed:
+            return
+        shapes = ", ".join(str(list(leaf.shape)) for leaf in unnamed)
+        raise _core.Error(
+            f"f uses parameters that this layer does not know, of shape {shapes}: name them in parameters=[...], make f "
+            "a torch.nn.Module that has them, or pass what is computed outside as an input"
+        )
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{name}={value!r}" for name, value in self.options.to_dict().items())
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For copy.deepcopy and pickle."""
+        if len(self.named) > 0 and isinstance(self.f, types.FunctionType):
+            raise _core.Error(
+                "a layer around a plain function cannot be copied with its parameters: the copy's function would go on "
+                "using the old ones; make f a torch.nn.Module that has them"
+            )
+        state = self.__dict__.copy()
+        del state["_layer"], state["_replay_key"]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self._begin()
+
+
+@outside_of_compilers
+def fixed_point(
+    f: Callable[..., State],
+    z0: State,
+    *inputs: Tensor,
+    callback: Optional[Callback] = None,
+    **options: Unpack[LayerOptions],
+) -> Equilibrated:
+    """The fixed point z* = f(z*, *inputs) of any function, solved from z0 and differentiated as the options say:
+    those of `EquilibriumOptions`. Gradients reach whatever f uses. f is evaluated, never replayed."""
+    if not callable(f):
+        raise TypeError(f"f is a {type(f).__name__}, must be a function of (z, *inputs)")
+    start = _as_tuple(z0)
+    _require_tensors(start, "part of z0")
+    _require_tensors(inputs, "input")
+    if not start:
+        raise _core.Error("fixed_point: z0 holds no tensor")
+    layer = _core.Layer(f, None, None, None, EquilibriumOptions(**options))
+    eq = layer.forward(inputs, start, None, None, callback, True)
+    _require_finite(eq.report)
+    return eq
+
+
+def _may_replay(f: Callable[..., State], replay: Replay) -> bool:
+    """A plain function is replayed where that is asked for, a cell also where it has a key."""
+    return replay not in (False, "off") and (replay != "automatic" or isinstance(f, Cell))
+
+
+class _ReplayKey:
+    """What a recording of f depends on besides tensors. Holds f, as the compiled layer does."""
+
+    def __init__(self, f: Callable[..., State], replay: Replay) -> None:
+        self.f = f
+        self.is_promised = replay != "automatic"
+
+    def __call__(self) -> Optional[list[float]]:
+        own = self.f.replay_key() if isinstance(self.f, Cell) else None
+        if own is None and not self.is_promised:
+            return None
+        modes = [float(part.training) for part in self.f.modules()] if isinstance(self.f, torch.nn.Module) else []
+        return modes + [float(number) for number in own or ()]
+
+
+def _replay_option(replay: Replay) -> Literal["automatic", "off", "checked"]:
+    if isinstance(replay, bool):
+        return "automatic" if replay else "off"
+    return replay
+
+
+def _first(inputs: tuple[Tensor, ...]) -> Tensor:
+    if not inputs:
+        raise _core.Error("without an input nothing says what z looks like: give z0 or initial_state")
+    return inputs[0]
+
+
+def _as_tuple(state: State) -> tuple[Tensor, ...]:
+    return (state,) if isinstance(state, Tensor) else tuple(state)
+
+
+def _require_tensors(values: Sequence[Any], what: str) -> None:
+    for i, value in enumerate(values):
+        if not isinstance(value, Tensor):
+            raise TypeError(f"{what} {i} is a {type(value).__name__}, must be a tensor")
+
+
+def _checked_parameters(parameters: Iterable[torch.nn.Parameter]) -> Iterator[torch.nn.Parameter]:
+    if isinstance(parameters, Tensor):
+        raise TypeError("parameters is a tensor, must be a list of torch.nn.Parameter")
+    for i, parameter in enumerate(parameters):
+        if not isinstance(parameter, torch.nn.Parameter):
+            raise TypeError(f"parameters[{i}] is a {type(parameter).__name__}, must be a torch.nn.Parameter")
+        yield parameter
+
+
+def _require_finite(report: _core.Report) -> None:
+    """A solve that is lost at its first evaluation has nothing to report on."""
+    if report.status != "non-finite values":
+        return
+    if all(sample.status == report.status and sample.evaluations <= 1 for sample in report.samples):
+        raise _core.Error(
+            "f(z0) is not finite for any sample: look for NaN or infinity in the inputs, in the parameters, or in f"
+        )

@@ -1,0 +1,259 @@
+"""The paper's models and their explicit rivals, computed in C++.
+
+They are modules like any other: parameters and buffers have the names that the authors' checkpoints have, and are the
+very tensors that C++ computes with."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from typing import Any, NamedTuple, Optional, Union
+
+import torch
+from torch import Tensor
+from typing_extensions import Self
+
+from deq import _core
+from deq._compilers import outside_of_compilers
+from deq._core import (
+    Equilibrated,
+    EquilibriumOptions,
+    EquilibriumPlan,
+    MdeqOptions,
+    MonotoneOptions,
+    ResNetOptions,
+    TransformerOptions,
+    TransformerXLOptions,
+    mdeq_preset,
+    mdeq_preset_names,
+)
+
+__all__ = [
+    "DEQTransformer",
+    "ImageOutput",
+    "MDEQ",
+    "MdeqOptions",
+    "Model",
+    "MonotoneDEQ",
+    "MonotoneOptions",
+    "ResNet",
+    "ResNetOptions",
+    "TextOutput",
+    "TransformerOptions",
+    "TransformerXL",
+    "TransformerXLOptions",
+    "mdeq_preset",
+    "mdeq_preset_names",
+]
+
+_EQUILIBRIUM = tuple(EquilibriumOptions().to_dict())
+
+
+class ImageOutput(NamedTuple):
+    """What a classifier gives: scores [B, classes], and how they were found."""
+
+    logits: Tensor
+    equilibrium: Equilibrated
+
+
+class TextOutput(NamedTuple):
+    """What a language model gives for a piece of text."""
+
+    hidden: Tensor  # [B, T, d_model]: what words are predicted from
+    nll: Optional[Tensor]  # −log p of every target [B, T]
+    memory: tuple[Tensor, ...]  # for the piece that follows
+    equilibrium: Optional[Equilibrated]
+
+
+class Model(torch.nn.Module):
+    """What the models here have in common."""
+
+    options_type: Any  # one of _core's classes of options
+    core_type: Any  # one of _core's models
+    core: Any
+    classes: list[str]  # what deq.load() knows of the data
+
+    def __init__(self, generator: Optional[torch.Generator] = None, **options: Any) -> None:
+        super().__init__()
+        plan = {name: options.pop(name) for name in _EQUILIBRIUM if name in options}
+        self.options = self.options_type(**options)
+        self.plan = EquilibriumPlan(EquilibriumOptions(**plan))
+        self.core = self.core_type(self.options, generator)
+        for name, tensor in self.core.named_parameters():
+            tensor._is_param = True  # what makes a tensor a torch.nn.Parameter
+            owner, own_name = _owner(self, name)
+            owner._parameters[own_name] = tensor
+        for name, tensor in self.core.named_buffers():
+            owner, own_name = _owner(self, name)
+            owner._buffers[own_name] = tensor
+
+    def train(self, mode: bool = True) -> Self:
+        self.core.train(mode)
+        return super().train(mode)
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Self:
+        """A parameter keeps its tensor when it is moved or converted; a buffer is made to."""
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        for name, tensor in self.core.named_buffers():
+            owner, own_name = _owner(self, name)
+            moved = owner._buffers[own_name]
+            assert moved is not None
+            tensor.data = moved
+            owner._buffers[own_name] = tensor
+        return self
+
+    def config(self) -> dict[str, Any]:
+        """The options that make such a model again, as plain values."""
+        return dict(self.options.to_dict())
+
+    def save_pretrained(self, folder: Union[str, pathlib.Path]) -> None:
+        """Writes config.json and model.safetensors; needs the package safetensors."""
+        from safetensors.torch import save_file
+
+        folder = pathlib.Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "config.json").write_text(json.dumps({"model": type(self).__name__, **self.config()}, indent=1) + "\n")
+        save_file({name: tensor.contiguous() for name, tensor in self.state_dict().items()}, folder / "model.safetensors")
+
+    @classmethod
+    def from_pretrained(cls, folder: Union[str, pathlib.Path], **plan: Any) -> Self:
+        """The model that save_pretrained() wrote, in eval mode. Options of `EquilibriumOptions` may be added."""
+        from safetensors.torch import load_file
+
+        folder = pathlib.Path(folder)
+        config = json.loads((folder / "config.json").read_text())
+        name = config.pop("model", None)
+        if name != cls.__name__:
+            raise _core.Error(f"{folder / 'config.json'} is that of a {name}, not of a {cls.__name__}")
+        model = cls(**config, **plan)
+        model.load_state_dict(load_file(folder / "model.safetensors"))
+        return model.eval()
+
+    def __getstate__(self) -> Any:
+        raise _core.Error("a model of C++ is copied by its options and its state_dict: save_pretrained() writes both")
+
+
+class MDEQ(Model):
+    """The multiscale DEQ for images. Options are those of `MdeqOptions` and of `EquilibriumOptions`."""
+
+    options_type = MdeqOptions
+    core_type = _core.MdeqClassifier
+    core: _core.MdeqClassifier
+
+    @classmethod
+    def preset(cls, name: str, **options: Any) -> Self:
+        """One of the authors' configurations, such as "cifar-tiny" or "imagenet-small-reg"."""
+        return cls(**{**mdeq_preset(name).to_dict(), **options})
+
+    @outside_of_compilers
+    def forward(self, images: Tensor, plan: Optional[EquilibriumPlan] = None) -> ImageOutput:
+        """Scores of images [B, image_channels, H, W]."""
+        return ImageOutput(*self.core.forward(images, plan or self.plan))
+
+
+class MonotoneDEQ(Model):
+    """The monotone DEQ for square images. Options are those of `MonotoneOptions` and of `EquilibriumOptions`."""
+
+    options_type = MonotoneOptions
+    core_type = _core.MonotoneClassifier
+    core: _core.MonotoneClassifier
+
+    @outside_of_compilers
+    def forward(self, images: Tensor, plan: Optional[EquilibriumPlan] = None) -> ImageOutput:
+        """Scores of images [B, image_channels, image_size, image_size]."""
+        return ImageOutput(*self.core.forward(images, plan or self.plan))
+
+
+class ResNet(Model):
+    """A residual network with torchvision's names. Options are those of `ResNetOptions`."""
+
+    options_type = ResNetOptions
+    core_type = _core.ResNet
+    core: _core.ResNet
+
+    @outside_of_compilers
+    def forward(self, images: Tensor) -> Tensor:
+        """Scores [B, classes] of images [B, 3, H, W]."""
+        return self.core.forward(images)
+
+
+class DEQTransformer(Model):
+    """The DEQ-Transformer. Options are those of `TransformerOptions` and of `EquilibriumOptions`."""
+
+    options_type = TransformerOptions
+    core_type = _core.DeqTransformer
+    core: _core.DeqTransformer
+
+    @outside_of_compilers
+    def forward(
+        self,
+        tokens: Tensor,
+        targets: Optional[Tensor] = None,
+        *,
+        memory: tuple[Tensor, ...] = (),
+        capacity: int = 0,
+        plan: Optional[EquilibriumPlan] = None,
+    ) -> TextOutput:
+        """Reads tokens [B, T], and with targets gives the cost of each. `capacity` positions are remembered: give
+        the `memory` of one output to the next call."""
+        hidden, after, equilibrium = self.core.read(tokens, capacity, list(memory), plan or self.plan)
+        nll = None if targets is None else self.core.cost(hidden, targets)
+        return TextOutput(hidden, nll, tuple(after), equilibrium)
+
+    @outside_of_compilers
+    def log_probabilities(self, hidden: Tensor) -> Tensor:
+        """log p of every word as the next one, [..., vocabulary]."""
+        return self.core.log_probabilities(hidden)
+
+    def load_state_dict(self, state_dict: Any, *arguments: Any, **options: Any) -> Any:
+        return super().load_state_dict(_without_repeats(state_dict, self.core.tied()), *arguments, **options)
+
+
+class TransformerXL(Model):
+    """Transformer-XL, the DEQ-Transformer's explicit rival. Options are those of `TransformerXLOptions`."""
+
+    options_type = TransformerXLOptions
+    core_type = _core.TransformerXL
+    core: _core.TransformerXL
+
+    @outside_of_compilers
+    def forward(
+        self,
+        tokens: Tensor,
+        targets: Optional[Tensor] = None,
+        *,
+        memory: tuple[Tensor, ...] = (),
+        capacity: int = 0,
+    ) -> TextOutput:
+        """As the DEQ-Transformer's, without an equilibrium."""
+        if targets is None:
+            hidden, after = self.core.read(tokens, capacity, list(memory))
+            return TextOutput(hidden, None, tuple(after), None)
+        nll, hidden, after = self.core.forward(tokens, targets, capacity, list(memory))
+        return TextOutput(hidden, nll, tuple(after), None)
+
+    @outside_of_compilers
+    def log_probabilities(self, hidden: Tensor) -> Tensor:
+        """log p of every word as the next one, [..., vocabulary]."""
+        return self.core.log_probabilities(hidden)
+
+    def load_state_dict(self, state_dict: Any, *arguments: Any, **options: Any) -> Any:
+        return super().load_state_dict(_without_repeats(state_dict, self.core.tied()), *arguments, **options)
+
+
+def _owner(root: torch.nn.Module, name: str) -> tuple[torch.nn.Module, str]:
+    """The module that a dotted name belongs to, made where it is not there yet, and its last part."""
+    *path, own_name = name.split(".")
+    for part in path:
+        if part not in root._modules:
+            root._modules[part] = torch.nn.Module()
+        child = root._modules[part]
+        assert child is not None
+        root = child
+    return root, own_name
+
+
+def _without_repeats(state_dict: Any, tied: list[tuple[str, str]]) -> dict[str, Any]:
+    """The authors' checkpoints name a tied parameter twice."""
+    repeats = {repeat for repeat, _ in tied}
+    return {name: tensor for name, tensor in state_dict.items() if name not in repeats}

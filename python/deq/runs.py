@@ -1,0 +1,121 @@
+"""Run folders, as the program `deq` writes them: their metrics, their reports, their models."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import subprocess
+import sys
+from typing import Any, Literal, Union
+
+from deq import _core, models
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+Folder = Union[str, pathlib.Path]
+
+_SOLVERS = {
+    "picard": _core.Picard,
+    "anderson": _core.Anderson,
+    "broyden": _core.Broyden,
+    "limited-broyden": _core.LimitedBroyden,
+    "newton-krylov": _core.NewtonKrylov,
+}
+_MODELS: dict[tuple[str, str], type[models.Model]] = {
+    ("vision", "mdeq"): models.MDEQ,
+    ("vision", "resnet"): models.ResNet,
+    ("vision", "monotone"): models.MonotoneDEQ,
+    ("language", "deq-transformer"): models.DEQTransformer,
+    ("language", "transformer-xl"): models.TransformerXL,
+}
+_RESNETS: dict[str, dict[str, Any]] = {
+    "18": {"blocks": [2, 2, 2, 2]},
+    "50": {"blocks": [3, 4, 6, 3], "bottleneck": True},
+    "101": {"blocks": [3, 4, 23, 3], "bottleneck": True},
+}
+
+
+def read_metrics(run: Folder) -> list[dict[str, Any]]:
+    """The rows of a run's metrics.jsonl, in their order; `pandas.DataFrame(deq.read_metrics(run))` is a table of them.
+    docs/metrics.md says what they mean. A line that a stopped run has not finished is left out."""
+    file = _existing(pathlib.Path(run) / "metrics.jsonl")
+    lines = file.read_text().splitlines(keepends=True)
+    return [json.loads(line) for line in lines if line.endswith("\n") and line.strip()]
+
+
+def report(*runs: Folder, out: Folder) -> pathlib.Path:
+    """Writes one self-contained page about one run, or that compares several, as `deq report` does."""
+    if not runs:
+        raise _core.Error("report: name at least one run folder")
+    command = [sys.executable, "-m", "deq_program", "report", *map(str, runs), "--out", str(out)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        raise _core.Error(result.stderr.strip().splitlines()[-1] if result.stderr.strip() else "deq report failed")
+    return pathlib.Path(out)
+
+
+def load(run: Folder, checkpoint: Literal["newest", "best"] = "newest") -> models.Model:
+    """The model of a run folder for inference, in eval mode, with the run's solver. What it tells apart, a classifier's
+    classes or a language model's words, is its `classes`. Needs the package safetensors."""
+    from safetensors import safe_open
+
+    folder = pathlib.Path(run)
+    config = tomllib.loads(_existing(folder / "config.toml").read_text())
+    experiment, settings = config["experiment"], dict(config["model"])
+    name = settings.pop("name", "")
+    if (experiment, name) not in _MODELS:
+        raise _core.Error(f"load: there is no model for {experiment} {name}".rstrip() + f" in Python, of {folder}")
+    with safe_open(_checkpoint(folder, checkpoint), "pt") as file:
+        # What a training needs besides, such as the optimiser's state, has a slash in its name.
+        state = {key: file.get_tensor(key) for key in file.keys() if "/" not in key}
+        classes = json.loads((file.metadata() or {}).get("classes", "[]"))
+
+    kind = _MODELS[experiment, name]
+    model = kind(**_model_options(experiment, name, settings, config, classes), forward=_solver(config))
+    if config["precision"] == "float64":
+        model.double()
+    model.load_state_dict(state)
+    model.classes = classes
+    return model.eval()
+
+
+def _existing(file: pathlib.Path) -> pathlib.Path:
+    if not file.is_file():
+        raise _core.Error(f"{file}: no such file")
+    return file
+
+
+def _checkpoint(run: pathlib.Path, which: str) -> pathlib.Path:
+    if which == "best":
+        return _existing(run / "checkpoints" / "best.safetensors")
+    if which != "newest":
+        raise _core.Error(f"load: checkpoint is {which!r}, must be 'newest' or 'best'")
+    steps = sorted((run / "checkpoints").glob("step-*.safetensors"))
+    if not steps:
+        raise _core.Error(f"{run}: there is no checkpoint")
+    return steps[-1]
+
+
+def _solver(config: dict[str, Any]) -> Any:
+    """The run's own; an explicit network has none."""
+    settings = dict(config.get("solver", {}).get("forward", {"name": "anderson"}))
+    if "norm" in settings:
+        settings["scope"] = settings.pop("norm")
+    return _SOLVERS[settings.pop("name")](**settings)
+
+
+def _model_options(
+    experiment: str, name: str, settings: dict[str, Any], config: dict[str, Any], classes: list[str]
+) -> dict[str, Any]:
+    """A configuration's keys are the options' names, but for what the data decide."""
+    if experiment == "language":
+        ties = [False] + [True] * len(settings["cutoffs"])
+        return {**settings, "vocabulary": len(classes), "tie_projections": ties}
+    if name == "resnet":
+        return {**settings, **_RESNETS[settings.pop("depth")], "stem": settings["stem"]}
+    if name == "monotone":
+        return {**settings, "image_size": config["data"]["image_size"]}
+    return settings

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace deq::python {
+
+namespace py = pybind11;
+
+void bind_errors(py::module_& module);
+void bind_reports(py::module_& module);
+void bind_jacobian(py::module_& module);
+void bind_layer(py::module_& module);
+void bind_models(py::module_& module);
+
+}  // namespace deq::python

@@ -1,0 +1,70 @@
+#include <torch/csrc/utils/pybind.h>
+
+#include "bindings.h"
+#include "options.h"
+
+namespace deq::python {
+namespace {
+
+using Unlocked = py::call_guard<py::gil_scoped_release>;
+
+}  // namespace
+
+void bind_jacobian(py::module_& module) {
+  py::class_<Linearization>(
+      module, "Linearization",
+      "f's Jacobian J = ∂f/∂z at one point z, as products with J, no J itself.")
+      .def_property_readonly("z", [](const Linearization& at) { return at.z(); })
+      .def_property_readonly("batch", &Linearization::batch)
+      .def_property_readonly("dim", &Linearization::dim)
+      .def("vjp", &Linearization::vjp, py::arg("u"), py::arg("differentiable") = false, Unlocked(),
+           "uᵀJ for every sample, u [B, D].");
+
+  py::class_<SpectralRadius>(module, "SpectralRadius", "The largest |λ(J)| of every sample.")
+      .def_readonly("rho", &SpectralRadius::rho)
+      .def_readonly("error", &SpectralRadius::error)
+      .def_readonly("products", &SpectralRadius::products)
+      .def("mean", &SpectralRadius::mean)
+      .def("__repr__", [](const SpectralRadius& radius) {
+        return "<SpectralRadius: mean " + py::str(py::float_(radius.mean())).cast<std::string>() +
+               " of " + std::to_string(radius.rho.size()) + " samples, " +
+               std::to_string(radius.products) + " products>";
+      });
+
+  py::class_<ProbeKey>(module, "ProbeKey", "Where the probes of an estimate come from.")
+      .def(py::init([](uint64_t key, int64_t first_sample) {
+             return ProbeKey{.key = key, .first_sample = first_sample};
+           }),
+           py::arg("key"), py::arg("first_sample") = 0)
+      .def_readonly("key", &ProbeKey::key)
+      .def_readonly("first_sample", &ProbeKey::first_sample);
+
+  module.def(
+      "frobenius_squared",
+      [](const Linearization& at, const Hutchinson& options, std::optional<ProbeKey> key,
+         std::optional<at::Generator> generator, bool differentiable) {
+        return key ? frobenius_squared(at, options, *key, differentiable)
+                   : frobenius_squared(at, options, std::move(generator), differentiable);
+      },
+      py::arg("at"), py::arg("options"), py::arg("key"), py::arg("generator"),
+      py::arg("differentiable"), Unlocked());
+  module.def(
+      "jacobian_penalty",
+      [](const Linearization& at, const Hutchinson& options, std::optional<ProbeKey> key,
+         std::optional<at::Generator> generator) {
+        return key ? jacobian_penalty(at, options, *key)
+                   : jacobian_penalty(at, options, std::move(generator));
+      },
+      py::arg("at"), py::arg("options"), py::arg("key"), py::arg("generator"), Unlocked());
+  module.def("linsley_penalty", &linsley_penalty, py::arg("at"), py::arg("lambda_"), Unlocked());
+  module.def(
+      "spectral_radius",
+      [](const Linearization& at, const SpectralRadiusOptions& options,
+         std::optional<at::Generator> generator) {
+        return spectral_radius(at, options, std::move(generator));
+      },
+      py::arg("at"), py::arg("options"), py::arg("generator"), Unlocked());
+  module.def("dense_jacobian", &dense_jacobian, py::arg("at"), Unlocked());
+}
+
+}  // namespace deq::python

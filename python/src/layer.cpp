@@ -1,0 +1,211 @@
+#include <ATen/SavedTensorHooks.h>
+
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "bindings.h"
+#include "cell.h"
+#include "graph.h"
+#include "options.h"
+#include "plan.h"
+
+namespace deq::python {
+namespace {
+
+/// What a callback in Python sees.
+struct PythonProgress {
+  torch::Tensor z, f;
+  TracePoint point;
+};
+
+Callback callback_of(const py::object& function) {
+  if (function.is_none()) return {};
+  return [held = Held(function)](const Progress& progress) {
+    const py::gil_scoped_acquire gil;
+    const auto answer = (*held)(
+        PythonProgress{.z = shown(progress.z), .f = shown(progress.f), .point = progress.point});
+    return answer.is_none() || answer.cast<bool>();
+  };
+}
+
+/// f on a slab, for a solver that is called by itself.
+Map map_of(const py::object& function) {
+  return [cell = std::make_shared<PythonCell>(CellFunctions{.step = function,
+                                                            .prepare = py::none(),
+                                                            .initial_state = py::none(),
+                                                            .replay_key = py::none()})](
+             const torch::Tensor& z) { return cell->step({z}, {})[0]; };
+}
+
+/// Without the hooks on saved tensors that Python has set, until the end of the scope. An adjoint
+/// solve reads what f's graph has saved once a product, and checkpointing would run the whole layer
+/// anew each time. The graph of one step is small beside what a checkpoint saves.
+class WithoutSavedTensorHooks {
+ public:
+  WithoutSavedTensorHooks() : before_(at::SavedTensorDefaultHooks::get_tls_state()) {
+    at::SavedTensorDefaultHooks::set_tls_state({});
+  }
+  ~WithoutSavedTensorHooks() { at::SavedTensorDefaultHooks::set_tls_state(before_); }
+  WithoutSavedTensorHooks(const WithoutSavedTensorHooks&) = delete;
+  WithoutSavedTensorHooks& operator=(const WithoutSavedTensorHooks&) = delete;
+
+ private:
+  at::impl::SavedTensorDefaultHooksTLS before_;
+};
+
+/// An equilibrium layer around an f in Python.
+class Layer {
+ public:
+  Layer(const CellFunctions& functions, const EquilibriumOptions& options)
+      : cell_(std::make_shared<PythonCell>(functions)),
+        plan_(options),
+        layer_(std::static_pointer_cast<Cell>(cell_), PythonPlan::reporting(options)),
+        own_uses_(cell_.use_count()) {}
+
+  Equilibrated forward(const Inputs& inputs, const State& start, const PythonPlan* own_plan,
+                       const Solver* solver, const Callback& callback, bool training) {
+    if (layer_->is_training() != training) layer_->train(training);
+    const auto& plan = own_plan != nullptr ? *own_plan : plan_;
+    std::optional<WithoutSavedTensorHooks> kept;
+    if (plan.takes_products()) kept.emplace();
+    auto eq = layer_->forward(inputs, {.start = start,
+                                       .plan = own_plan != nullptr ? &plan.plan() : nullptr,
+                                       .solver = solver,
+                                       .callback = callback});
+    plan.raise_failures(eq);
+    return eq;
+  }
+
+  PythonCell& cell() { return *cell_; }
+  const EquilibriumOptions& options() const { return plan_.options(); }
+
+  /// Whether no graph uses the cell any more.
+  bool owns_cell_alone() const { return cell_.use_count() <= own_uses_; }
+
+ private:
+  std::shared_ptr<PythonCell> cell_;
+  PythonPlan plan_;
+  Equilibrium layer_;
+  long own_uses_;
+};
+
+/// A layer holds f, and f may hold the layer: a method of the model that owns the layer does.
+/// Python finds such cycles only if it sees both ends.
+void join_cycle_collection(PyHeapTypeObject* heap_type) {
+  auto* const type = &heap_type->ht_type;
+  type->tp_flags |= Py_TPFLAGS_HAVE_GC;
+  type->tp_traverse = [](PyObject* self, visitproc visit, void* arg) -> int {
+    Py_VISIT(Py_TYPE(self));
+    if (!py::detail::is_holder_constructed(self)) return 0;
+    auto& layer = py::cast<Layer&>(py::handle(self));
+    if (!layer.owns_cell_alone()) return 0;
+    for (auto* object : layer.cell().objects()) Py_VISIT(object);
+    return 0;
+  };
+  type->tp_clear = [](PyObject* self) -> int {
+    if (!py::detail::is_holder_constructed(self)) return 0;
+    py::cast<Layer&>(py::handle(self)).cell().drop_objects();
+    return 0;
+  };
+}
+
+}  // namespace
+
+void bind_layer(py::module_& module) {
+  py::class_<PythonProgress>(module, "Progress",
+                             "What a callback sees after each observed iterate.")
+      .def_readonly("z", &PythonProgress::z, "The iterate, as one slab [B, D].")
+      .def_readonly("f", &PythonProgress::f, "f(z), as one slab [B, D].")
+      .def_readonly("point", &PythonProgress::point);
+
+  py::class_<Solution>(module, "Solution", "What a solver found.")
+      .def_readonly("z", &Solution::z)
+      .def_readonly("report", &Solution::report);
+
+  py::class_<Solver>(module, "Solver",
+                     "A fixed-point solver for batches of problems z = f(z), on slabs [B, D].")
+      .def(py::init([](const py::object& options) {
+             SolverOptions chosen;
+             if (const auto expected = read(options, chosen)) {
+               throw py::type_error("Solver: options is " + quoted(options) + ", must be " +
+                                    *expected);
+             }
+             return Solver(chosen);
+           }),
+           py::arg("options"))
+      .def(
+          "solve",
+          [](const Solver& solver, const py::object& f, const torch::Tensor& z0,
+             const py::object& callback) {
+            const Problem problem{.f = map_of(f)};
+            const auto observe = callback_of(callback);
+            const py::gil_scoped_release unlocked;
+            return solver.solve(problem, z0, observe);
+          },
+          py::arg("f"), py::arg("z0"), py::arg("callback") = py::none(),
+          "Solves z = f(z) from z0 [B, D]. Records no autograd graph.")
+      .def_property_readonly("options",
+                             [](const Solver& solver) { return py::cast(solver.options()); });
+
+  py::class_<PythonPlan>(module, "EquilibriumPlan",
+                         "Options made ready for use. May serve several layers and threads.")
+      .def(py::init<const EquilibriumOptions&>(), py::arg("options"))
+      .def_property_readonly("options", &PythonPlan::options);
+
+  py::class_<Equilibrated>(module, "Equilibrated",
+                           "What one pass through an equilibrium layer gives.", py::dynamic_attr())
+      .def_property_readonly(
+          "z", [](const Equilibrated& eq) { return eq.z(); }, "The first state tensor.")
+      .def_property_readonly(
+          "state",
+          [](const Equilibrated& eq) {
+            py::tuple parts(eq.state.size());
+            for (size_t i = 0; i < eq.state.size(); ++i) parts[i] = py::cast(eq.state[i]);
+            return parts;
+          },
+          "z* as a tuple of tensors, with gradient when autograd was on.")
+      .def_readonly("report", &Equilibrated::report, "How the solve went.")
+      .def_property_readonly(
+          "adjoint", [](const Equilibrated& eq) { return eq.adjoint(); },
+          "How the adjoint solve went; status 'not run' before backward().")
+      .def(
+          "linearization", [](const Equilibrated& eq) { return eq.linearization(); },
+          py::call_guard<py::gil_scoped_release>(),
+          "f around the detached z*, for penalties and spectra.")
+      .def("__repr__",
+           [](const Equilibrated& eq) { return "<Equilibrated: " + eq.report.brief() + ">"; });
+
+  py::class_<Layer>(module, "Layer", py::custom_type_setup(join_cycle_collection))
+      .def(py::init([](py::object step, py::object prepare, py::object initial_state,
+                       py::object replay_key, const EquilibriumOptions& options) {
+             return std::make_unique<Layer>(CellFunctions{.step = std::move(step),
+                                                          .prepare = std::move(prepare),
+                                                          .initial_state = std::move(initial_state),
+                                                          .replay_key = std::move(replay_key)},
+                                            options);
+           }),
+           py::arg("step"), py::arg("prepare"), py::arg("initial_state"), py::arg("replay_key"),
+           py::arg("options"))
+      .def(
+          "forward",
+          [](Layer& layer, const Inputs& inputs, const State& start, const PythonPlan* plan,
+             const Solver* solver, const py::object& callback, bool training) {
+            const auto observe = callback_of(callback);
+            const py::gil_scoped_release unlocked;
+            return layer.forward(inputs, start, plan, solver, observe, training);
+          },
+          py::arg("inputs"), py::arg("start"), py::arg("plan"), py::arg("solver"),
+          py::arg("callback"), py::arg("training"))
+      .def("set_leaves",
+           [](Layer& layer, const std::vector<torch::Tensor>& parameters,
+              const std::vector<torch::Tensor>& buffers) {
+             layer.cell().set_leaves(parameters, buffers);
+           })
+      .def_property_readonly("options", &Layer::options);
+
+  module.def("other_leaves", &other_leaves, py::arg("eq"), py::arg("inputs"), py::arg("known"),
+             py::call_guard<py::gil_scoped_release>());
+}
+
+}  // namespace deq::python

@@ -1,0 +1,269 @@
+#include "options.h"
+
+namespace deq::python {
+
+std::string alternatives(const std::vector<std::string>& words) {
+  std::string text;
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (i > 0) text += i + 1 == words.size() ? " or " : ", ";
+    text += words[i];
+  }
+  return text;
+}
+
+std::string quoted(py::handle object) {
+  return py::repr(object).cast<std::string>();
+}
+
+std::optional<std::string> read(py::handle from, double& to) {
+  if (!PyBool_Check(from.ptr())) {
+    const double value = PyFloat_AsDouble(from.ptr());
+    if (!PyErr_Occurred()) {
+      to = value;
+      return {};
+    }
+    PyErr_Clear();
+  }
+  return "a number";
+}
+
+std::optional<std::string> read(py::handle from, int64_t& to) {
+  if (!PyBool_Check(from.ptr())) {
+    const auto whole = py::reinterpret_steal<py::object>(PyNumber_Index(from.ptr()));
+    const auto value = whole ? PyLong_AsLongLong(whole.ptr()) : 0;
+    if (!PyErr_Occurred()) {
+      to = value;
+      return {};
+    }
+    PyErr_Clear();
+  }
+  return "a whole number";
+}
+
+std::optional<std::string> read(py::handle from, int& to) {
+  int64_t value = 0;
+  const auto expected = read(from, value);
+  if (expected) return expected;
+  if (value != static_cast<int>(value)) return "a smaller whole number";
+  to = static_cast<int>(value);
+  return {};
+}
+
+std::optional<std::string> read(py::handle from, bool& to) {
+  if (!PyBool_Check(from.ptr())) return "True or False";
+  to = from.cast<bool>();
+  return {};
+}
+
+std::optional<std::string> read(py::handle from, std::optional<int64_t>& to) {
+  if (from.is_none()) {
+    to = std::nullopt;
+    return {};
+  }
+  int64_t value = 0;
+  if (read(from, value)) return "a whole number or None";
+  to = value;
+  return {};
+}
+
+namespace {
+
+/// What every solver has: budget, tolerance, guards.
+template <class Options>
+void add_common(OptionsClass<Options>& options) {
+  options
+      .field(
+          "max_evals", [](auto& o) -> auto& { return o.max_evals; })
+      .field(
+          "atol", [](auto& o) -> auto& { return o.tol.atol; })
+      .field(
+          "rtol", [](auto& o) -> auto& { return o.tol.rtol; })
+      .field(
+          "scope", [](auto& o) -> auto& { return o.tol.scope; })
+      .field(
+          "stagnation_window", [](auto& o) -> auto& { return o.guards.stagnation_window; })
+      .field(
+          "divergence_factor", [](auto& o) -> auto& { return o.guards.divergence_factor; })
+      .done();
+}
+
+template <class Solver>
+OptionsClass<Solver> solver(py::module_& module, const char* name, const char* doc) {
+  return {module, name, doc, [](const Solver& options) { validate(SolverOptions{options}); }};
+}
+
+template <class Gradient>
+OptionsClass<Gradient> gradient(py::module_& module, const char* name, const char* doc) {
+  return {module, name, doc, [](const Gradient& options) { validate(GradientOptions{options}); }};
+}
+
+template <class Shape>
+OptionsClass<Shape> shape(py::module_& module, const char* name, const char* doc) {
+  return {module, name, doc, [](const Shape& options) { validate(Schedule{.shape = options}); }};
+}
+
+void bind_solvers(py::module_& module) {
+  auto picard = solver<Picard>(
+      module, "Picard",
+      "z ← z + damping·(f(z) − z). Needs no memory; converges where the Jacobian's spectral radius "
+      "is < 1.");
+  picard.field(
+      "damping", [](auto& o) -> auto& { return o.damping; });
+  add_common(picard);
+
+  auto anderson = solver<Anderson>(
+      module, "Anderson",
+      "Anderson acceleration: the combination of the last `memory` iterates with the smallest "
+      "residual.");
+  anderson
+      .field(
+          "memory", [](auto& o) -> auto& { return o.memory; })
+      .field(
+          "beta", [](auto& o) -> auto& { return o.beta; })
+      .field(
+          "ridge", [](auto& o) -> auto& { return o.ridge; })
+      .field(
+          "ridge_scale", [](auto& o) -> auto& { return o.ridge_scale; })
+      .field(
+          "restart_factor", [](auto& o) -> auto& { return o.restart_factor; });
+  add_common(anderson);
+
+  auto broyden =
+      solver<Broyden>(module, "Broyden",
+                      "\"Good\" Broyden: a secant approximation of (J − I)⁻¹ that starts from −I.");
+  broyden
+      .field(
+          "memory", [](auto& o) -> auto& { return o.memory; })
+      .field(
+          "line_search", [](auto& o) -> auto& { return o.line_search; })
+      .field(
+          "bfloat16_steps", [](auto& o) -> auto& { return o.bfloat16_steps; });
+  add_common(broyden);
+
+  auto limited = solver<LimitedBroyden>(
+      module, "LimitedBroyden",
+      "Broyden with a fixed history: the oldest update is dropped when `memory` is full.");
+  limited.field(
+      "memory", [](auto& o) -> auto& { return o.memory; });
+  add_common(limited);
+
+  auto newton = solver<NewtonKrylov>(module, "NewtonKrylov",
+                                     "Newton's method; each linear system (I − J) d = g by GMRES.");
+  newton
+      .field(
+          "krylov_dim", [](auto& o) -> auto& { return o.krylov_dim; })
+      .field(
+          "forcing", [](auto& o) -> auto& { return o.forcing; });
+  add_common(newton);
+}
+
+void bind_gradients(py::module_& module) {
+  gradient<Implicit>(module, "Implicit",
+                     "Exact: u (I − J) = g, solved as the fixed point of u ↦ uJ + g.")
+      .field(
+          "solver", [](auto& o) -> auto& { return o.solver; })
+      .done();
+  gradient<Truncated>(module, "Truncated",
+                      "The first terms of the Neumann series: u = g (I + J + … + Jᵏ), k = terms.")
+      .field(
+          "terms", [](auto& o) -> auto& { return o.terms; })
+      .done();
+  gradient<JacobianFree>(module, "JacobianFree", "u = g, no product at all (Fung et al. 2022).")
+      .done();
+  gradient<Phantom>(module, "Phantom",
+                    "Backpropagation through `steps` damped steps z ← (1 − τ) z + τ f(z) from z* "
+                    "(Geng et al. 2021).")
+      .field(
+          "steps", [](auto& o) -> auto& { return o.steps; })
+      .field(
+          "tau", [](auto& o) -> auto& { return o.tau; })
+      .done();
+  gradient<Unrolled>(module, "Unrolled",
+                     "No solver: `steps` plain steps from z₀, backpropagated through.")
+      .field(
+          "steps", [](auto& o) -> auto& { return o.steps; })
+      .field(
+          "replayed", [](auto& o) -> auto& { return o.replayed; })
+      .done();
+}
+
+void bind_schedules(py::module_& module) {
+  shape<ConstantSchedule>(module, "ConstantSchedule", "The same value at every step.")
+      .field(
+          "value", [](auto& o) -> auto& { return o.value; })
+      .done();
+  // `from` is a word of Python's own.
+  shape<LinearSchedule>(
+      module, "LinearSchedule",
+      "`from_` until step `begin`, `to` from step `end` on, linear in between. begin ≤ end.")
+      .field(
+          "from_", [](auto& o) -> auto& { return o.from; })
+      .field(
+          "to", [](auto& o) -> auto& { return o.to; })
+      .field(
+          "begin", [](auto& o) -> auto& { return o.begin; })
+      .field(
+          "end", [](auto& o) -> auto& { return o.end; })
+      .done();
+  shape<StaircaseSchedule>(module, "StaircaseSchedule",
+                           "start + increment·⌊step / every⌋, every ≥ 1.")
+      .field(
+          "start", [](auto& o) -> auto& { return o.start; })
+      .field(
+          "increment", [](auto& o) -> auto& { return o.increment; })
+      .field(
+          "every", [](auto& o) -> auto& { return o.every; })
+      .done();
+  OptionsClass<Schedule>(module, "Schedule", "A number that depends on the training step.",
+                         [](const Schedule& schedule) { validate(schedule); })
+      .field(
+          "shape", [](auto& o) -> auto& { return o.shape; })
+      .field(
+          "stop", [](auto& o) -> auto& { return o.stop; })
+      .done()
+      .def("at", &Schedule::at, py::arg("step"), "The number at this step.");
+}
+
+}  // namespace
+
+void bind_options(py::module_& module) {
+  bind_solvers(module);
+  bind_gradients(module);
+  bind_schedules(module);
+  OptionsClass<Hutchinson>(module, "Hutchinson",
+                           "Hutchinson's estimator of ‖J‖²_F from random probes.",
+                           [](const Hutchinson& options) { validate(options); })
+      .field(
+          "probes", [](auto& o) -> auto& { return o.probes; })
+      .field(
+          "distribution", [](auto& o) -> auto& { return o.distribution; })
+      .done();
+  // Checked where they are used.
+  OptionsClass<SpectralRadiusOptions>(module, "SpectralRadiusOptions",
+                                      "How a spectral radius is computed.", [](const auto&) {})
+      .field(
+          "krylov_dim", [](auto& o) -> auto& { return o.krylov_dim; })
+      .field(
+          "max_products", [](auto& o) -> auto& { return o.max_products; })
+      .field(
+          "tolerance", [](auto& o) -> auto& { return o.tolerance; })
+      .done();
+  OptionsClass<EquilibriumOptions>(
+      module, "EquilibriumOptions", "How an equilibrium is found and differentiated.",
+      [](const EquilibriumOptions& options) { const EquilibriumPlan plan(options); })
+      .field(
+          "forward", [](auto& o) -> auto& { return o.forward; })
+      .field(
+          "gradient", [](auto& o) -> auto& { return o.gradient; })
+      .field(
+          "one_more_step", [](auto& o) -> auto& { return o.one_more_step; })
+      .field(
+          "on_failure", [](auto& o) -> auto& { return o.on_failure; })
+      .field(
+          "float32_evals", [](auto& o) -> auto& { return o.float32_evals; })
+      .field(
+          "replay", [](auto& o) -> auto& { return o.replay; })
+      .done();
+}
+
+}  // namespace deq::python

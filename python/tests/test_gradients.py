@@ -1,0 +1,136 @@
+"""Gradients: finite differences, torch's own through many steps, and each approximation's definition."""
+
+import pytest
+import torch
+
+import deq
+from conftest import TanhCell
+
+TIGHT = [
+    deq.Picard(rtol=1e-13, max_evals=400),
+    deq.Anderson(rtol=1e-13, max_evals=100),
+    deq.Broyden(rtol=1e-13, max_evals=100),
+    deq.LimitedBroyden(rtol=1e-13, max_evals=200),
+    deq.NewtonKrylov(rtol=1e-13, max_evals=400),
+]
+FORWARD = deq.Anderson(rtol=1e-14, max_evals=200, stagnation_window=0)
+
+
+def check(layer, x):
+    """The layer's gradient for input and parameters against finite differences."""
+    parameters = list(layer.parameters())
+
+    def value(x, *_):
+        return layer(x).z
+
+    return torch.autograd.gradcheck(value, (x.requires_grad_(), *parameters), eps=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("solver", TIGHT, ids=lambda solver: type(solver).__name__)
+def test_the_implicit_gradient_is_that_of_finite_differences(solver, cell, x):
+    assert check(deq.Equilibrium(cell, forward=FORWARD, gradient=deq.Implicit(solver=solver)), x)
+
+
+def test_the_default_gradient_is_implicit(cell, x):
+    assert isinstance(deq.Equilibrium(cell).options.gradient, deq.Implicit)
+
+
+def test_many_terms_of_the_series_give_the_exact_gradient(cell, x):
+    assert check(deq.Equilibrium(cell, forward=FORWARD, gradient=deq.Truncated(terms=80)), x)
+
+
+def test_many_phantom_steps_give_the_exact_gradient(cell, x):
+    assert check(deq.Equilibrium(cell, forward=FORWARD, gradient=deq.Phantom(steps=80, tau=0.9)), x)
+
+
+def test_unrolled_steps_are_differentiated_exactly(cell, x):
+    assert check(deq.Equilibrium(cell, gradient=deq.Unrolled(steps=4)), x)
+
+
+def test_unrolled_steps_can_be_differentiated_twice(cell, x):
+    layer = deq.Equilibrium(cell, gradient=deq.Unrolled(steps=3))
+    assert torch.autograd.gradgradcheck(lambda x: layer(x).z, (x.requires_grad_(),))
+
+
+def of_one_step(cell, x, u, z):
+    """uᵀ ∂f/∂θ at z"""
+    return torch.autograd.grad(cell(z, x), list(cell.parameters()), u)
+
+
+@pytest.mark.parametrize("gradient, terms", [(deq.JacobianFree(), 0), (deq.Truncated(terms=2), 2)])
+def test_an_approximation_is_what_it_says(gradient, terms, cell, x):
+    layer = deq.Equilibrium(cell, forward=FORWARD, gradient=gradient)
+    eq = layer(x)
+    g = torch.randn_like(x)
+    jacobian = deq.dense_jacobian(eq).detach()
+    u = g
+    for _ in range(terms):
+        u = torch.einsum("bi,bij->bj", u, jacobian) + g
+    expected = of_one_step(cell, x, u, eq.z.detach())
+    found = torch.autograd.grad(eq.z, list(cell.parameters()), g)
+    for a, b in zip(found, expected):
+        torch.testing.assert_close(a, b)
+
+
+def test_a_function_of_tensors_it_captured_is_differentiated():
+    w = (0.3 * torch.randn(4, 4, dtype=torch.float64)).requires_grad_()
+    z0 = torch.zeros(2, 4, dtype=torch.float64)
+    x = torch.randn(2, 4, dtype=torch.float64, requires_grad=True)
+
+    def value(w, x):
+        return deq.fixed_point(
+            lambda z, x: torch.tanh(z @ w + x), z0, x, forward=FORWARD, gradient=deq.Implicit(solver=TIGHT[1])
+        ).z
+
+    assert torch.autograd.gradcheck(value, (w, x), eps=1e-5, atol=1e-6)
+
+
+def test_every_part_of_a_state_carries_its_gradient(x):
+    w = torch.nn.Parameter(0.2 * torch.randn(5, 5, dtype=x.dtype))
+
+    def f(z, x):
+        a, b = z
+        return torch.tanh(b @ w + x), torch.tanh(a @ w.T - x)
+
+    layer = deq.Equilibrium(
+        f,
+        [w],
+        initial_state=lambda x: (torch.zeros_like(x), torch.zeros_like(x)),
+        forward=FORWARD,
+        gradient=deq.Implicit(solver=TIGHT[2]),
+    )
+
+    def value(x, w):
+        return layer(x).state
+
+    assert torch.autograd.gradcheck(value, (x.requires_grad_(), w), eps=1e-5, atol=1e-6)
+
+
+def test_the_penaltys_gradient_is_that_of_the_dense_jacobian(cell, x):
+    """At a fixed z*: the estimate is exact where the probes are the unit vectors' equals in mean."""
+    layer = deq.Equilibrium(cell, forward=FORWARD)
+    eq = layer(x)
+    key = deq.ProbeKey(5)
+    penalty = deq.jacobian_penalty(eq, probes=3, key=key)
+    (found,) = torch.autograd.grad(penalty, cell.w.weight)
+
+    z = eq.z.detach()
+
+    def at(weight):
+        with torch.no_grad():
+            cell.w.weight.copy_(weight)
+        z_leaf = z.clone().requires_grad_()
+        point = deq.Equilibrium(cell, forward=deq.Picard(max_evals=1, rtol=0.0))(x, z0=z_leaf.detach())
+        return deq.jacobian_penalty(point, probes=3, key=key).item()
+
+    original = cell.w.weight.detach().clone()
+    direction = torch.randn_like(original)
+    step = 1e-6
+    difference = (at(original + step * direction) - at(original - step * direction)) / (2 * step)
+    assert (found * direction).sum().item() == pytest.approx(difference, rel=1e-5)
+
+
+def test_a_second_derivative_of_the_implicit_gradient_is_refused(cell, x):
+    eq = deq.Equilibrium(cell)(x.requires_grad_())
+    with pytest.raises(RuntimeError, match="use the Unrolled gradient"):
+        torch.autograd.grad(eq.z.sum(), x, create_graph=True)

@@ -1,0 +1,228 @@
+"""The models: what the authors' implementations computed, and modules as torch's are."""
+
+import copy
+import json
+import os
+import pathlib
+
+import pytest
+import torch
+from safetensors import safe_open
+
+import deq
+from deq import models
+
+FIXTURES = pathlib.Path(os.environ.get("DEQ_FIXTURES", pathlib.Path(__file__).parents[2] / "tests/fixtures"))
+TIGHT = deq.Broyden(memory=200, rtol=1e-14, max_evals=400, stagnation_window=60)
+EXACT = dict(forward=TIGHT, gradient=deq.Implicit(solver=TIGHT))
+
+
+class Fixture:
+    def __init__(self, name):
+        self.file = safe_open(FIXTURES / f"{name}.safetensors", "pt")
+        self.config = json.loads(self.file.metadata()["config"])
+        self.names = list(self.file.keys())
+
+    def __getitem__(self, name):
+        return self.file.get_tensor(name)
+
+    def below(self, prefix):
+        return {name.removeprefix(prefix): self[name] for name in self.names if name.startswith(prefix)}
+
+    def batch_first(self, name):
+        return self[name].transpose(0, 1).contiguous()
+
+
+def assert_gradients(model, listed, tolerance, tied=()):
+    """Within `tolerance` of the largest of all, as some vanish. What is tied is listed once for each of its names."""
+    owners = dict(tied)
+    expected = {}
+    for name, value in listed.items():
+        owner = owners.get(name, name)
+        expected[owner] = expected[owner] + value if owner in expected else value
+    largest = max(value.abs().max() for value in expected.values())
+    for name, parameter in model.named_parameters():
+        value = expected.pop(name, torch.zeros_like(parameter))
+        gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        assert (gradient - value).abs().max() <= tolerance * largest, name
+    assert expected == {}
+
+
+@pytest.fixture
+def mdeq():
+    fixture = Fixture("mdeq")
+    settings = fixture.config["MODEL"]
+    stage = settings["EXTRA"]["FULL_STAGE"]
+    model = models.MDEQ(
+        channels=stage["NUM_CHANNELS"],
+        blocks=stage["NUM_BLOCKS"],
+        big_kernels=stage["BIG_KERNELS"],
+        expansion=settings["EXPANSION_FACTOR"],
+        groups=settings["NUM_GROUPS"],
+        dropout=settings["DROPOUT"],
+        weight_norm=settings["WNORM"],
+        post_norm_affine=settings["POST_GN_AFFINE"],
+        head_channels=stage["HEAD_CHANNELS"],
+        final_channels=stage["FINAL_CHANSIZE"],
+        classes=settings["NUM_CLASSES"],
+        **EXACT,
+    ).double()
+    result = model.load_state_dict(fixture.below("param."), strict=False)
+    assert result.unexpected_keys == []
+    assert all(name.endswith("num_batches_tracked") for name in result.missing_keys)
+    return model, fixture
+
+
+def test_mdeq_gives_the_authors_scores(mdeq):
+    model, fixture = mdeq
+    with torch.no_grad():
+        output = model.eval()(fixture["in.image"])
+    assert output.equilibrium.report.max_relative < 1e-10
+    torch.testing.assert_close(output.logits, fixture["eval.logits"], rtol=1e-10, atol=1e-10)
+    for found, expected in zip(output.equilibrium.state, [fixture["eval.zstar.0"], fixture["eval.zstar.1"]]):
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_mdeq_gives_the_authors_gradients(mdeq):
+    model, fixture = mdeq
+    loss = torch.nn.functional.cross_entropy(model.train()(fixture["in.image"]).logits, fixture["in.label"])
+    torch.testing.assert_close(loss, fixture["train.loss"], rtol=1e-11, atol=0)
+    loss.backward()
+    assert_gradients(model, fixture.below("train.grad."), 1e-8)
+
+
+def shared_options(config):
+    return dict(
+        vocabulary=config["n_token"],
+        cutoffs=config["cutoffs"],
+        div_val=config["div_val"],
+        d_model=config["d_model"],
+        d_embed=config["d_model"],
+        heads=config["n_head"],
+        d_head=config["d_head"],
+        d_inner=config["d_inner"],
+        dropout=0.0,
+        attention_dropout=0.0,
+    )
+
+
+@pytest.mark.parametrize("name", ["deq_transformer_post_ln", "deq_transformer_pre_ln"])
+def test_the_deq_transformer_gives_the_authors_costs_and_gradients(name):
+    fixture = Fixture(name)
+    config = fixture.config
+    model = models.DEQTransformer(
+        **shared_options(config),
+        pre_ln=config["pre_lnorm"],
+        weight_norm=config["weight_norm"],
+        tie_projections=config["tie_projs"],
+        **EXACT,
+    ).double()
+    model.load_state_dict(fixture.below("param."))
+    memory = fixture.batch_first("in.mem_z"), fixture.batch_first("in.mem_u")
+    output = model(
+        fixture.batch_first("in.data"), fixture.batch_first("in.target"), memory=memory, capacity=config["mem_len"]
+    )
+    torch.testing.assert_close(output.nll.mean(), fixture["train.loss"], rtol=1e-11, atol=0)
+    torch.testing.assert_close(output.memory[0], fixture.batch_first("train.new_mem_z"), rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(output.memory[1], fixture.batch_first("train.new_mem_u"), rtol=1e-12, atol=1e-12)
+    log_probabilities = model.log_probabilities(output.hidden)
+    chosen = log_probabilities.gather(-1, fixture.batch_first("in.target")[..., None])[..., 0]
+    torch.testing.assert_close(-chosen, output.nll)
+    output.nll.mean().backward()
+    assert_gradients(model, fixture.below("train.grad."), 1e-8, model.core.tied())
+
+
+def test_transformer_xl_gives_the_authors_costs_and_gradients():
+    fixture = Fixture("transformer_xl")
+    config = fixture.config
+    tied = [f"train.grad.crit.out_projs.{i}" not in fixture.names for i in range(len(config["cutoffs"]) + 1)]
+    model = models.TransformerXL(**shared_options(config), layers=config["n_layer"], tie_projections=tied).double()
+    model.load_state_dict(fixture.below("param."))
+    memory = tuple(fixture.batch_first(f"in.mem.{i}") for i in range(config["n_layer"] + 1))
+    output = model(
+        fixture.batch_first("in.data"), fixture.batch_first("in.target"), memory=memory, capacity=config["mem_len"]
+    )
+    torch.testing.assert_close(output.nll.mean(), fixture["train.loss"], rtol=1e-13, atol=0)
+    for i, layer in enumerate(output.memory):
+        torch.testing.assert_close(layer, fixture.batch_first(f"train.new_mem.{i}"))
+    output.nll.mean().backward()
+    assert_gradients(model, fixture.below("train.grad."), 1e-11, model.core.tied())
+    silent = model(fixture.batch_first("in.data"), memory=memory, capacity=config["mem_len"])
+    torch.testing.assert_close(silent.hidden, output.hidden)
+
+
+SMALL = {
+    models.MDEQ: dict(channels=[8, 8], groups=4, head_channels=[4, 4], final_channels=8, dropout=0.0),
+    models.MonotoneDEQ: dict(image_size=8, channels=[4]),
+    models.ResNet: dict(blocks=[1, 1, 1, 1]),
+}
+
+
+def images(kind):
+    size = 8 if kind is models.MonotoneDEQ else 16
+    return torch.randn(2, 3, size, size)
+
+
+def scores(output):
+    return output if isinstance(output, torch.Tensor) else output.logits
+
+
+@pytest.mark.parametrize("kind", SMALL, ids=lambda kind: kind.__name__)
+def test_a_model_trains_like_a_module(kind):
+    model = kind(**SMALL[kind])
+    assert all(isinstance(parameter, torch.nn.Parameter) for parameter in model.parameters())
+    optimiser = torch.optim.Adam(model.parameters(), 1e-2)
+    x, labels = images(kind), torch.tensor([1, 2])
+    losses = []
+    for _ in range(20):
+        loss = torch.nn.functional.cross_entropy(scores(model(x)), labels)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.8 * losses[0]
+
+
+@pytest.mark.parametrize("kind", SMALL, ids=lambda kind: kind.__name__)
+def test_a_saved_model_comes_back(kind, tmp_path):
+    torch.manual_seed(1)
+    model = kind(**SMALL[kind]).eval()
+    model.save_pretrained(tmp_path)
+    twin = kind.from_pretrained(tmp_path)
+    assert not twin.training and twin.options == model.options
+    x = images(kind)
+    with torch.no_grad():
+        assert torch.equal(scores(twin(x)), scores(model(x)))
+    with pytest.raises(deq.Error, match="is that of a"):
+        models.DEQTransformer.from_pretrained(tmp_path)
+    with pytest.raises(deq.Error, match=r"save_pretrained\(\) writes both"):
+        copy.deepcopy(model)
+
+
+def test_modes_reach_the_model():
+    model = models.ResNet(**SMALL[models.ResNet])
+    x = images(models.ResNet)
+    before = model.state_dict()["bn1.running_mean"].clone()
+    model.eval()(x)
+    assert torch.equal(model.state_dict()["bn1.running_mean"], before)
+    model.train()(x)
+    assert not torch.equal(model.state_dict()["bn1.running_mean"], before)
+
+
+def test_presets_and_what_they_do_not_have():
+    model = models.MDEQ.preset("cifar-tiny", forward=deq.Broyden(max_evals=5))
+    assert sum(parameter.numel() for parameter in model.parameters()) == 158890
+    with pytest.raises(deq.Error, match="cifar-tiny"):
+        models.MDEQ.preset("cifar-huge")
+    with pytest.raises(TypeError, match="MdeqOptions has no option 'width'"):
+        models.MDEQ(width=3)
+    with pytest.raises(TypeError, match="channels is 'a', must be a list"):
+        models.MDEQ(channels="a")
+    with pytest.raises(deq.Error, match="groups"):
+        models.MDEQ(groups=1)
+
+
+def test_a_models_failed_solve_is_raised():
+    model = models.MDEQ(**SMALL[models.MDEQ], forward=deq.Picard(max_evals=1, rtol=1e-9), on_failure="raise")
+    with pytest.raises(deq.ConvergenceError, match="the forward solve failed"):
+        model(images(models.MDEQ))

@@ -1,0 +1,74 @@
+"""Run folders: what Python reads of them is what the program says."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import deq
+
+FIXTURES = pathlib.Path(os.environ.get("DEQ_FIXTURES", pathlib.Path(__file__).parents[2] / "tests/fixtures"))
+# One stream, read in one piece, so that the program's validation is one pass.
+AT_ONCE = ["data.path=text", "data.eval_streams=1", "data.eval_segment=200", "data.eval_memory=0"]
+
+
+def program(*words, cwd):
+    command = [sys.executable, "-m", "deq_program", *map(str, words)]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=110, check=True).stdout
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """With copies of the runs, which nobody writes to."""
+    shutil.copytree(FIXTURES / "run-folders", tmp_path / "runs")
+    return tmp_path / "runs"
+
+
+def test_the_program_is_that_of_the_package(tmp_path):
+    assert program("--version", cwd=tmp_path) == f"deq {deq.__version__}\n"
+
+
+def test_metrics_are_rows(folder):
+    rows = deq.read_metrics(folder / "synthetic")
+    assert rows[0]["step"] == 200 and rows[0]["split"] == "train"
+    assert {row["split"] for row in rows} == {"train", "valid"}
+    with open(folder / "synthetic/metrics.jsonl", "a") as file:
+        file.write('{"step": 99')
+    assert deq.read_metrics(folder / "synthetic") == rows
+
+
+@pytest.mark.parametrize("checkpoint", ["newest", "best"])
+def test_a_loaded_language_model_costs_what_the_program_says(folder, checkpoint):
+    model = deq.load(folder / "language", checkpoint)
+    assert isinstance(model, deq.models.DEQTransformer) and not model.training
+    words = [word for line in (folder / "text/valid.txt").read_text().splitlines() for word in [*line.split(), "<eos>"]]
+    tokens = torch.tensor([[model.classes.index(word) for word in words]])
+    settings = [word for setting in AT_ONCE for word in ("--set", setting)]
+    said = json.loads(program("eval", "language", "--checkpoint", checkpoint, *settings, "--json", cwd=folder))
+    with torch.no_grad():
+        output = model(tokens[:, :-1], tokens[:, 1:])
+    assert output.nll.mean().item() == pytest.approx(said["loss"], rel=1e-5)
+    assert output.equilibrium.report.evaluations == said["nfe_forward"]
+
+
+def test_a_report_is_written(folder, tmp_path):
+    page = deq.report(folder / "synthetic", out=tmp_path / "page.html")
+    assert "<html" in page.read_text()
+
+
+def test_what_cannot_be_read_is_named(folder, tmp_path):
+    for use, message in [
+        (lambda: deq.read_metrics(tmp_path), "metrics.jsonl: no such file"),
+        (lambda: deq.load(tmp_path), "config.toml: no such file"),
+        (lambda: deq.load(folder / "synthetic"), "there is no model for synthetic"),
+        (lambda: deq.load(folder / "language", "latest"), "checkpoint is 'latest', must be 'newest' or 'best'"),
+        (lambda: deq.report(out=tmp_path / "page.html"), "name at least one run folder"),
+        (lambda: deq.report(tmp_path / "nothing", out=tmp_path / "page.html"), "nothing"),
+    ]:
+        with pytest.raises(deq.Error, match=message):
+            use()

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Installs a wheel of libdeq into a fresh environment and uses it there: check_wheel.sh WHEEL.
+#
+# torch and the packages of the tests come from .deps/testenv; nothing is downloaded. So the wheel must be for its Python.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+wheel=${1:?usage: scripts/check_wheel.sh WHEEL}
+root=$PWD
+packages=$(.deps/testenv/bin/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))')
+
+fail() { echo "check_wheel: $*" >&2; exit 1; }
+
+bytes=$(stat -c %s "$wheel")
+((bytes < 40 * 1024 * 1024)) || fail "$wheel has $bytes bytes, must have less than 40 MiB"
+contents=$(.deps/testenv/bin/python -m zipfile -l "$wheel")
+! grep -E 'lib(torch|c10|cu|nccl)[^/ ]*\.so' <<<"$contents" || fail "$wheel holds libraries of others"
+
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+.deps/testenv/bin/python -m venv "$folder/env"
+python=$folder/env/bin/python
+own=$("$python" -c 'import sysconfig; print(sysconfig.get_path("platlib"))')
+# addsitedir also reads the .pth files there, which let Python import torch.
+echo "import site; site.addsitedir('$packages')" >"$own/tests.pth"
+"$python" -m pip --disable-pip-version-check install --quiet --no-deps "$wheel"
+
+cd "$folder"
+"$folder/env/bin/deq" --version
+"$python" -m deq demo | tail -n 3
+# The tests themselves, of the installed package; those of recordings on the CPU need a library of the build.
+env -u PYTHONPATH DEQ_SOURCE_DIR="$root" DEQ_FIXTURES="$root/tests/fixtures" PYTHONDONTWRITEBYTECODE=1 \
+  "$python" -m pytest -q -p no:cacheprovider "$root/python/tests"
+echo "check_wheel: $(basename "$wheel"), $((bytes / 1024)) KiB, works"
