@@ -24,15 +24,20 @@ class WarningTest(ProgramTest):
 
 class Endings(WarningTest):
     def test_a_model_that_means_nothing(self):
-        for rate in ("1e10", "30"):
+        # With z* as its value a layer's loss stays finite whatever its weights are.
+        for rate, one_more_step in (("1e10", "false"), ("30", "true")):
             with self.subTest(rate=rate):
-                _, warnings = self.trained("--set", f"train.lr={rate}")
+                _, warnings = self.trained("--set", f"train.lr={rate}", "--set", f"solver.one_more_step={one_more_step}")
                 self.assertIn("This model means nothing any more", warnings[0])
                 self.assertIn("train.lr", warnings[0])
                 self.assertEqual(self.report_warnings(), warnings)
                 self.assertIn("This model means nothing any more", self.deq("eval", "run").stderr)
             for path in sorted((self.folder / "run").rglob("*"), reverse=True):
                 path.rmdir() if path.is_dir() else path.unlink()
+
+    def test_a_rate_that_nothing_survives(self):
+        result = self.deq("train", CONFIG, *SHORT, "--set", "train.lr=1e10", "--out", "run", status=1)
+        self.assertIn("training stopped: the loss or its gradient was not finite", result.stderr)
 
     def test_a_healthy_run_has_none(self):
         said, warnings = self.trained()
