@@ -803,7 +803,7 @@ class Equilibrated:
 
     @property
     def state(self) -> tuple[Tensor, ...]:
-        """z* as a tuple of tensors, with gradient when autograd was on."""
+        """z*, or with gradient f(z*), as a tuple of tensors."""
 
     @property
     def report(self) -> Report:

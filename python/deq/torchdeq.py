@@ -106,12 +106,14 @@ def _solver(chosen: Mapping[str, Any], side: str, max_iter: int) -> Union[Picard
         raise _core.Error(f"get_deq: {side}_stop_mode is {mode!r}, must be 'abs' or 'rel'")
     atol, rtol = (tolerance, 0.0) if mode == "abs" else (0.0, tolerance)
     name = chosen[f"{side}_solver"]
+    # The adjoint's start costs nothing here. Broyden's start torchdeq does not count.
+    evals = max(max_iter - 1, 1) if side == "b" else max_iter
     if name in ("fixed_point_iter", "simple_fixed_point_iter"):
-        return Picard(max_evals=max_iter, atol=atol, rtol=rtol)
+        return Picard(max_evals=evals, atol=atol, rtol=rtol)
     if name == "anderson":
-        return Anderson(max_evals=max_iter, atol=atol, rtol=rtol)
-    if name == "broyden":  # whose start torchdeq does not count
-        return Broyden(max_evals=max_iter + 1, atol=atol, rtol=rtol)
+        return Anderson(max_evals=evals, atol=atol, rtol=rtol)
+    if name == "broyden":
+        return Broyden(max_evals=evals + 1, atol=atol, rtol=rtol)
     raise _core.Error(f"get_deq: {side}_solver is {name!r}, must be 'fixed_point_iter', 'anderson' or 'broyden'")
 
 

@@ -164,7 +164,7 @@ void bind_layer(py::module_& module) {
             for (size_t i = 0; i < eq.state.size(); ++i) parts[i] = py::cast(eq.state[i]);
             return parts;
           },
-          "z* as a tuple of tensors, with gradient when autograd was on.")
+          "z*, or with gradient f(z*), as a tuple of tensors.")
       .def_readonly("report", &Equilibrated::report, "How the solve went.")
       .def_property_readonly(
           "adjoint", [](const Equilibrated& eq) { return eq.adjoint(); },

@@ -117,6 +117,16 @@ def test_a_solver_may_be_used_by_itself():
     assert solution.report.converged
 
 
+def test_with_gradients_one_more_step_is_taken(cell, x):
+    hasty = dict(forward=deq.Picard(max_evals=2), gradient=deq.Implicit())
+    with torch.no_grad():
+        z = deq.Equilibrium(cell, **hasty)(x).z
+        further = cell(z, x)
+    assert not torch.equal(z, further)
+    assert torch.equal(deq.Equilibrium(cell, **hasty)(x).z, further)
+    assert torch.equal(deq.Equilibrium(cell, one_more_step=False, **hasty)(x).z, z)
+
+
 def test_a_callback_sees_every_iterate_and_may_stop(cell, x):
     seen = []
 

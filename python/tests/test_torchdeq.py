@@ -33,6 +33,33 @@ def test_a_script_of_torchdeqs_gives_the_exact_gradient(solver, mode):
     assert info["sradius"].shape == (1,)
 
 
+@pytest.mark.parametrize("solver, extra", [("fixed_point_iter", 0), ("anderson", 0), ("broyden", 1)])
+def test_budgets_are_as_many_evaluations_as_torchdeq_makes(solver, extra):
+    w, x, z0 = problem()
+    calls, products = [], []
+
+    class Counted(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, z):
+            return z.clone()
+
+        @staticmethod
+        def backward(ctx, g):
+            products.append(1)
+            return g
+
+    def f(z):
+        calls.append(1)
+        return torch.tanh(w * Counted.apply(z) + x)
+
+    layer = deq.get_deq(ift=True, f_solver=solver, b_solver=solver, f_tol=0.0, b_tol=0.0, f_max_iter=7, b_max_iter=6)
+    z = layer(f, z0)[0][-1]
+    assert len(calls) == 7 + extra + 1  # and once more for the graph
+    z.sum().backward()
+    # torchdeq's first product is that of zero, and needs none; the last one sends u to w and x.
+    assert len(products) == 6 - 1 + extra + 1
+
+
 def test_a_list_of_states_comes_back_as_a_list():
     w, x, z0 = problem()
     layer = deq.get_deq(f_solver="anderson", **EXACT)
