@@ -52,6 +52,7 @@ from deq.jacobian import (  # noqa: E402
 from deq.layer import Cell, Equilibrium, fixed_point  # noqa: E402
 from deq.runs import load, read_metrics, report  # noqa: E402
 from deq.torchdeq import get_deq  # noqa: E402
+from deq.training import Trainer  # noqa: E402
 
 __all__ = [
     "Anderson",
@@ -84,6 +85,7 @@ __all__ = [
     "SpectralRadiusOptions",
     "StaircaseSchedule",
     "TracePoint",
+    "Trainer",
     "Truncated",
     "Unrolled",
     "VariationalDropout",

@@ -1,0 +1,86 @@
+"""Trainer: the program's training, with callbacks in Python."""
+
+import pathlib
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import deq
+
+CONFIG = """
+experiment = "synthetic"
+[data]
+train_samples = 128
+valid_samples = 32
+[train]
+epochs = 4
+batch_size = 16
+log_every = 4
+"""
+
+
+@pytest.fixture
+def config(tmp_path):
+    (tmp_path / "small.toml").write_text(CONFIG)
+    return tmp_path / "small.toml"
+
+
+def weights(run):
+    return load_file(sorted(pathlib.Path(run).glob("checkpoints/step-*.safetensors"))[-1])
+
+
+def test_a_callback_sees_every_row_and_the_result_comes_back(config, tmp_path):
+    seen = []
+    trainer = deq.Trainer(config, out=tmp_path / "run", settings={"train.lr": 1e-3, "train.eval_budgets": [2, 3]})
+    result = trainer.run(seen.append)
+    assert seen == deq.read_metrics(tmp_path / "run")
+    assert result["step"] == 32 and result["mse@3"] == seen[-1]["mse@3"]
+
+
+def test_a_stopped_training_goes_on_to_the_same_bits(config, tmp_path):
+    longer = {"train.epochs": 400, "jacobian.gamma": {"schedule": "linear", "from": 0.0, "to": 1.0, "begin": 0, "end": 50}}
+    deq.Trainer(config, out=tmp_path / "straight", settings=longer).run()
+    trainer = deq.Trainer(config, out=tmp_path / "stopped", settings=longer)
+    seen = []
+
+    def stop_at_once(row):
+        seen.append(row)
+        return False
+
+    assert trainer.run(stop_at_once) is None
+    assert len(seen) == 1
+    rows = []
+    assert trainer.resume(rows.append)["step"] == 3200
+    assert rows and rows == deq.read_metrics(tmp_path / "stopped")[-len(rows) :]
+    straight, stopped = weights(tmp_path / "straight"), weights(tmp_path / "stopped")
+    assert straight.keys() == stopped.keys()
+    assert all(torch.equal(straight[name], stopped[name]) for name in straight)
+
+
+def test_an_exception_in_a_callback_stops_and_saves(config, tmp_path):
+    trainer = deq.Trainer(config, out=tmp_path / "run", settings={"train.epochs": 4000})
+
+    def fail(row):
+        raise ZeroDivisionError("mine")
+
+    with pytest.raises(ZeroDivisionError, match="mine"):
+        trainer.run(fail)
+    assert weights(tmp_path / "run")
+
+
+def test_bad_input_is_one_sentence(config, tmp_path):
+    def trainer(**settings):
+        return deq.Trainer(config, out=tmp_path / "run", settings=settings)
+
+    with pytest.raises(deq.Error, match=r"train.epochs=0: must be a whole number"):
+        trainer(**{"train.epochs": 0}).run()
+    with pytest.raises(deq.Error, match="unknown key"):
+        trainer(**{"train.epoch": 3}).run()
+    with pytest.raises(deq.Error, match="nothing.toml"):
+        deq.Trainer(tmp_path / "nothing.toml", out=tmp_path / "run").run()
+    with pytest.raises(deq.Error, match="run"):
+        trainer().resume()
+    with pytest.raises(TypeError, match="a setting is a object"):
+        trainer(**{"train.lr": object()})
+    assert not (tmp_path / "run").exists()
