@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import tempfile
 from typing import Any, NamedTuple, Optional, Union
 
 import torch
@@ -116,11 +117,14 @@ class Model(torch.nn.Module):
         save_file({name: tensor.contiguous() for name, tensor in self.state_dict().items()}, folder / "model.safetensors")
 
     @classmethod
-    def from_pretrained(cls, folder: Union[str, pathlib.Path], **plan: Any) -> Self:
-        """The model that save_pretrained() wrote, in eval mode. Options of `EquilibriumOptions` may be added."""
+    def from_pretrained(cls, name: Union[str, pathlib.Path], *, revision: Optional[str] = None, **plan: Any) -> Self:
+        """The model that save_pretrained() wrote, in eval mode. Options of `EquilibriumOptions` may be added. A name
+        that is no folder is that of a model on the hub, which needs the package huggingface_hub."""
         from safetensors.torch import load_file
 
-        folder = pathlib.Path(folder)
+        folder = pathlib.Path(name)
+        if not folder.is_dir():
+            folder = pathlib.Path(_hub(f"{name} is no folder").snapshot_download(str(name), revision=revision))
         config = json.loads((folder / "config.json").read_text())
         name = config.pop("model", None)
         if name != cls.__name__:
@@ -129,8 +133,20 @@ class Model(torch.nn.Module):
         model.load_state_dict(load_file(folder / "model.safetensors"))
         return model.eval()
 
-    def __getstate__(self) -> Any:
-        raise _core.Error("a model of C++ is copied by its options and its state_dict: save_pretrained() writes both")
+    def push_to_hub(self, name: str, **options: Any) -> None:
+        """Puts what save_pretrained() writes into the hub's repository `name`, made if it is not there. Options are those
+        of huggingface_hub's upload_folder."""
+        hub = _hub("push_to_hub")
+        with tempfile.TemporaryDirectory() as folder:
+            self.save_pretrained(folder)
+            hub.create_repo(name, exist_ok=True)
+            hub.upload_folder(repo_id=name, folder_path=folder, **options)
+
+    def __reduce__(self) -> Any:
+        """copy.deepcopy and pickle make a model again from its options and its state."""
+        frozen = [name for name, parameter in self.named_parameters() if not parameter.requires_grad]
+        about = {name: value for name, value in vars(self).items() if name in ("classes", "training")}
+        return _made_again, (type(self), self.config(), self.plan.options, self.state_dict(), frozen, about)
 
 
 class MDEQ(Model):
@@ -239,6 +255,34 @@ class TransformerXL(Model):
 
     def load_state_dict(self, state_dict: Any, *arguments: Any, **options: Any) -> Any:
         return super().load_state_dict(_without_repeats(state_dict, self.core.tied()), *arguments, **options)
+
+
+def _made_again(
+    kind: type[Model],
+    config: dict[str, Any],
+    plan: EquilibriumOptions,
+    state: dict[str, Tensor],
+    frozen: list[str],
+    about: dict[str, Any],
+) -> Model:
+    model = kind(**config)
+    model.plan = EquilibriumPlan(plan)
+    first = next(tensor for tensor in state.values() if tensor.is_floating_point())
+    model.to(device=first.device, dtype=first.dtype)
+    model.load_state_dict(state)
+    for name in frozen:
+        model.get_parameter(name).requires_grad_(False)
+    model.train(about.pop("training"))
+    vars(model).update(about)
+    return model
+
+
+def _hub(who: str) -> Any:
+    try:
+        import huggingface_hub
+    except ImportError:
+        raise _core.Error(f"{who}: the hub needs the package huggingface_hub") from None
+    return huggingface_hub
 
 
 def _owner(root: torch.nn.Module, name: str) -> tuple[torch.nn.Module, str]:

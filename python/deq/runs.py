@@ -115,7 +115,8 @@ def _model_options(
         ties = [False] + [True] * len(settings["cutoffs"])
         return {**settings, "vocabulary": len(classes), "tie_projections": ties}
     if name == "resnet":
-        return {**settings, **_RESNETS[settings.pop("depth")], "stem": settings["stem"]}
+        depth = settings.pop("depth")
+        return {**settings, **_RESNETS[depth]}
     if name == "monotone":
         return {**settings, "image_size": config["data"]["image_size"]}
     return settings

@@ -4,6 +4,10 @@ import copy
 import json
 import os
 import pathlib
+import pickle
+import shutil
+import sys
+import types
 
 import pytest
 import torch
@@ -195,8 +199,43 @@ def test_a_saved_model_comes_back(kind, tmp_path):
         assert torch.equal(scores(twin(x)), scores(model(x)))
     with pytest.raises(deq.Error, match="is that of a"):
         models.DEQTransformer.from_pretrained(tmp_path)
-    with pytest.raises(deq.Error, match=r"save_pretrained\(\) writes both"):
-        copy.deepcopy(model)
+
+
+@pytest.mark.parametrize("kind", SMALL, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))], ids=["deepcopy", "pickle"])
+def test_a_copy_is_a_model_of_its_own(kind, copied):
+    model = kind(**SMALL[kind], forward=deq.Broyden(max_evals=5)).double().eval()
+    frozen = next(iter(dict(model.named_parameters())))
+    model.get_parameter(frozen).requires_grad_(False)
+    twin = copied(model)
+    assert type(twin) is kind and not twin.training and twin.options == model.options
+    assert twin.plan.options == model.plan.options
+    assert {name for name, p in twin.named_parameters() if not p.requires_grad} == {frozen}
+    x = images(kind).double()
+    with torch.no_grad():
+        before = scores(model(x))
+        assert torch.equal(scores(twin(x)), before)
+        for parameter in twin.parameters():
+            parameter.mul_(0.5)
+        assert torch.equal(scores(model(x)), before)
+        assert not torch.equal(scores(twin(x)), before)
+
+
+def test_the_hub_gets_and_gives_what_is_saved(tmp_path, monkeypatch):
+    """A stand-in for the hub's package: what it is called with is its documented interface."""
+    hub = types.ModuleType("huggingface_hub")
+    hub.create_repo = lambda name, exist_ok: (tmp_path / name).mkdir(parents=True, exist_ok=exist_ok)
+    hub.upload_folder = lambda repo_id, folder_path: shutil.copytree(folder_path, tmp_path / repo_id, dirs_exist_ok=True)
+    hub.snapshot_download = lambda name, revision: str(tmp_path / name)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
+    kind = models.ResNet
+    model = kind(**SMALL[kind]).eval()
+    model.push_to_hub("someone/small")
+    x = images(kind)
+    assert torch.equal(kind.from_pretrained("someone/small")(x), model(x))
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(deq.Error, match="someone/small is no folder: the hub needs the package huggingface_hub"):
+        kind.from_pretrained("someone/small")
 
 
 def test_modes_reach_the_model():

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 
+import matplotlib.image
 import pytest
 import torch
 
@@ -54,6 +55,51 @@ def test_a_loaded_language_model_costs_what_the_program_says(folder, checkpoint)
         output = model(tokens[:, :-1], tokens[:, 1:])
     assert output.nll.mean().item() == pytest.approx(said["loss"], rel=1e-5)
     assert output.equilibrium.report.evaluations == said["nfe_forward"]
+
+
+IMAGES = """
+experiment = "vision"
+[data]
+format = "folder"
+path = "images"
+image_size = 16
+augment = false
+[train]
+steps = 2
+batch_size = 4
+"""
+NETWORKS = {
+    "mdeq": dict(channels=[8, 8], groups=4, head_channels=[4, 4], final_channels=8, dropout=0.0, classes=2),
+    "resnet": dict(depth="18", stem="cifar", classes=2),
+    "monotone": dict(channels=[4], image_size=16, classes=2),
+}
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_a_loaded_classifier_scores_as_the_program_does(network, tmp_path):
+    pictures = []
+    for split in ("train", "test"):
+        for label in range(2):
+            folder = tmp_path / "images" / split / f"class{label}"
+            folder.mkdir(parents=True)
+            for i in range(4):
+                picture = torch.randint(0, 256, (16, 16, 3), dtype=torch.uint8)
+                matplotlib.image.imsave(folder / f"{i}.png", picture.numpy())
+                if split == "test":
+                    pictures.append((picture.permute(2, 0, 1), label))
+    (tmp_path / "small.toml").write_text(IMAGES)
+    settings = {f"model.{name}": value for name, value in {"name": network, **NETWORKS[network]}.items()}
+    settings["data.path"] = str(tmp_path / "images")
+    result = deq.Trainer(tmp_path / "small.toml", out=tmp_path / "run", settings=settings).run()
+    model = deq.load(tmp_path / "run")
+    assert model.classes == ["class0", "class1"]
+    mean, deviation = torch.tensor([0.4914, 0.4822, 0.4465]), torch.tensor([0.2023, 0.1994, 0.2010])
+    x = (torch.stack([picture for picture, _ in pictures]) / 255 - mean.view(3, 1, 1)) / deviation.view(3, 1, 1)
+    with torch.no_grad():
+        output = model(x)
+    logits = output if isinstance(output, torch.Tensor) else output.logits
+    loss = torch.nn.functional.cross_entropy(logits, torch.tensor([label for _, label in pictures]))
+    assert loss.item() == pytest.approx(result["loss"], rel=1e-4)
 
 
 def test_a_report_is_written(folder, tmp_path):
