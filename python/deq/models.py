@@ -279,7 +279,7 @@ def _made_again(
 
 def _hub(who: str) -> Any:
     try:
-        import huggingface_hub
+        import huggingface_hub  # type: ignore[import-not-found, unused-ignore]
     except ImportError:
         raise _core.Error(f"{who}: the hub needs the package huggingface_hub") from None
     return huggingface_hub
