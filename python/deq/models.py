@@ -32,6 +32,7 @@ from deq._core import (
 __all__ = [
     "DEQTransformer",
     "ImageOutput",
+    "LanguageModel",
     "MDEQ",
     "MdeqOptions",
     "Model",
@@ -193,7 +194,21 @@ class ResNet(Model):
         return self.core.forward(images)
 
 
-class DEQTransformer(Model):
+class LanguageModel(Model):
+    """What the language models have in common."""
+
+    core: Union[_core.DeqTransformer, _core.TransformerXL]
+
+    @outside_of_compilers
+    def log_probabilities(self, hidden: Tensor) -> Tensor:
+        """log p of every word as the next one, [..., vocabulary]."""
+        return self.core.log_probabilities(hidden)
+
+    def load_state_dict(self, state_dict: Any, *arguments: Any, **options: Any) -> Any:
+        return super().load_state_dict(_without_repeats(state_dict, self.core.tied()), *arguments, **options)
+
+
+class DEQTransformer(LanguageModel):
     """The DEQ-Transformer. Options are those of `TransformerOptions` and of `EquilibriumOptions`."""
 
     options_type = TransformerOptions
@@ -216,16 +231,8 @@ class DEQTransformer(Model):
         nll = None if targets is None else self.core.cost(hidden, targets)
         return TextOutput(hidden, nll, tuple(after), equilibrium)
 
-    @outside_of_compilers
-    def log_probabilities(self, hidden: Tensor) -> Tensor:
-        """log p of every word as the next one, [..., vocabulary]."""
-        return self.core.log_probabilities(hidden)
 
-    def load_state_dict(self, state_dict: Any, *arguments: Any, **options: Any) -> Any:
-        return super().load_state_dict(_without_repeats(state_dict, self.core.tied()), *arguments, **options)
-
-
-class TransformerXL(Model):
+class TransformerXL(LanguageModel):
     """Transformer-XL, the DEQ-Transformer's explicit rival. Options are those of `TransformerXLOptions`."""
 
     options_type = TransformerXLOptions
@@ -247,14 +254,6 @@ class TransformerXL(Model):
             return TextOutput(hidden, None, tuple(after), None)
         nll, hidden, after = self.core.forward(tokens, targets, capacity, list(memory))
         return TextOutput(hidden, nll, tuple(after), None)
-
-    @outside_of_compilers
-    def log_probabilities(self, hidden: Tensor) -> Tensor:
-        """log p of every word as the next one, [..., vocabulary]."""
-        return self.core.log_probabilities(hidden)
-
-    def load_state_dict(self, state_dict: Any, *arguments: Any, **options: Any) -> Any:
-        return super().load_state_dict(_without_repeats(state_dict, self.core.tied()), *arguments, **options)
 
 
 def _made_again(
