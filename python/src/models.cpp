@@ -184,6 +184,20 @@ py::class_<Model, std::shared_ptr<Model>> model(py::module_& module, const char*
           "train", [](Model& self, bool mode) { self.train(mode); }, py::arg("mode"));
 }
 
+/// One that solves for an equilibrium of images.
+template <class Model, class Options>
+void bind_classifier(py::module_& module, const char* name) {
+  model<Model, Options>(module, name)
+      .def(
+          "forward",
+          [](Model& self, const torch::Tensor& images, const PythonPlan& plan) {
+            auto output = self.forward(images, plan.plan());
+            plan.raise_failures(output.equilibrium);
+            return std::pair(output.logits, output.equilibrium);
+          },
+          py::arg("images"), py::arg("plan"), Unlocked());
+}
+
 }  // namespace
 
 void bind_models(py::module_& module) {
@@ -192,24 +206,8 @@ void bind_models(py::module_& module) {
       "mdeq_preset", [](const std::string& name) { return mdeq_preset(name); }, py::arg("name"));
   module.def("mdeq_preset_names", &mdeq_preset_names);
 
-  model<MdeqClassifierImpl, MdeqOptions>(module, "MdeqClassifier")
-      .def(
-          "forward",
-          [](MdeqClassifierImpl& self, const torch::Tensor& images, const PythonPlan& plan) {
-            auto output = self.forward(images, plan.plan());
-            plan.raise_failures(output.equilibrium);
-            return std::pair(output.logits, output.equilibrium);
-          },
-          py::arg("images"), py::arg("plan"), Unlocked());
-  model<MonotoneClassifierImpl, MonotoneOptions>(module, "MonotoneClassifier")
-      .def(
-          "forward",
-          [](MonotoneClassifierImpl& self, const torch::Tensor& images, const PythonPlan& plan) {
-            auto output = self.forward(images, plan.plan());
-            plan.raise_failures(output.equilibrium);
-            return std::pair(output.logits, output.equilibrium);
-          },
-          py::arg("images"), py::arg("plan"), Unlocked());
+  bind_classifier<MdeqClassifierImpl, MdeqOptions>(module, "MdeqClassifier");
+  bind_classifier<MonotoneClassifierImpl, MonotoneOptions>(module, "MonotoneClassifier");
   model<ResNetImpl, ResNetOptions>(module, "ResNet")
       .def("forward", &ResNetImpl::forward, py::arg("images"), Unlocked());
 

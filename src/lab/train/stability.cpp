@@ -1,12 +1,8 @@
 #include "lab/train/stability.h"
 
-#include <ATen/Context.h>
-
-#include <mutex>
-#include <utility>
-
 #include "deq/jacobian/frobenius.h"
 #include "deq/jacobian/spectrum.h"
+#include "lab/base/model_noise.h"
 #include "lab/base/random_streams.h"
 
 namespace deq::lab {
@@ -44,9 +40,8 @@ class TrainingMode {
  public:
   TrainingMode(torch::nn::Module& model, int64_t seed) : model_(model) {
     for (const auto& buffer : model.buffers()) before_.push_back(buffer.clone());
-    auto generator = at::globalContext().defaultGenerator(model.parameters().front().device());
-    const std::lock_guard lock(generator.mutex());
-    generator.set_current_seed(random_key(seed, RandomStream::StabilityNoise));
+    seed_model_noise(model.parameters().front().device(),
+                     random_key(seed, RandomStream::StabilityNoise));
     model_.train();
   }
 

@@ -1,13 +1,12 @@
 #include "lab/train/step_passes.h"
 
-#include <ATen/Context.h>
 #include <torch/autograd.h>
 
-#include <mutex>
 #include <utility>
 
 #include "deq/core/precision.h"
 #include "deq/jacobian/frobenius.h"
+#include "lab/base/model_noise.h"
 #include "lab/base/random_streams.h"
 
 namespace deq::lab {
@@ -116,12 +115,9 @@ torch::Tensor StepPasses::penalty_of(const TaskPass& pass, int64_t step, int64_t
   return sum;
 }
 
-/// Models may draw from torch's own generator, e.g. for dropout.
 void StepPasses::seed_model(int64_t step, int64_t part) {
-  auto generator = at::globalContext().defaultGenerator(device_);
-  const std::lock_guard lock(generator.mutex());
-  generator.set_current_seed(random_key(recipe_.seed, RandomStream::ModelNoise, step) +
-                             static_cast<uint64_t>(part * world_->size() + world_->rank()));
+  seed_model_noise(device_, random_key(recipe_.seed, RandomStream::ModelNoise, step) +
+                                static_cast<uint64_t>(part * world_->size() + world_->rank()));
 }
 
 }  // namespace deq::lab
