@@ -78,14 +78,23 @@ TEST_F(Transforms, PaddedCropsAreTorchsPaddingAndSlices) {
 
 TEST_F(Transforms, APaddingLargerThanTheImage) {
   const auto image = random_image(2, 3);
-  const ImageTransform transform{.size = 9, .crop = PaddedCrop{.padding = 10}};
-  const auto padded = normalised(torch::constant_pad_nd(image, {10, 10, 10, 10}, 0), transform);
-  for (int64_t i = 0; i < 50; ++i) {
-    const auto window = draw_window(transform, {2, 3}, key(i));
-    auto expected = padded.narrow(1, window.top + 10, 9).narrow(2, window.left + 10, 9);
-    if (window.mirrored) expected = expected.flip(2);
-    EXPECT_TRUE(transform_image(image, transform, key(i)).equal(expected.contiguous())) << i;
-  }
+  const auto check = [&](Margin margin, const auto& pad) {
+    const ImageTransform transform{.size = 9, .crop = PaddedCrop{.padding = 10, .margin = margin}};
+    const auto padded = pad(transform);
+    for (int64_t i = 0; i < 50; ++i) {
+      const auto window = draw_window(transform, {2, 3}, key(i));
+      auto expected = padded.narrow(1, window.top + 10, 9).narrow(2, window.left + 10, 9);
+      if (window.mirrored) expected = expected.flip(2);
+      EXPECT_TRUE(transform_image(image, transform, key(i)).equal(expected.contiguous())) << i;
+    }
+  };
+  check(Margin::Black, [&](const ImageTransform& transform) {
+    return normalised(torch::constant_pad_nd(image, {10, 10, 10, 10}, 0), transform);
+  });
+  // Padding behind the normalisation is padding with the mean.
+  check(Margin::Mean, [&](const ImageTransform& transform) {
+    return torch::constant_pad_nd(normalised(image, transform), {10, 10, 10, 10}, 0);
+  });
 }
 
 TEST_F(Transforms, EveryPaddedPlaceIsEquallyLikely) {

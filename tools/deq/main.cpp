@@ -43,8 +43,8 @@ void require_known_command(const CLI::App& program, int argc, char** argv) {
     if (next == nullptr) {
       const auto likely = deq::lab::likely_name(argv[i], names);
       throw deq::lab::UsageError(fmt::format(
-          "unknown command {}{}{}\nRun `deq {}--help` for what there is.", path, argv[i],
-          likely.empty() ? "" : fmt::format("; did you mean {}{}?", path, likely), path));
+          "unknown command {}{}{} Run `deq {}--help` for what there is.", path, argv[i],
+          likely.empty() ? "." : fmt::format("; did you mean {}{}?", path, likely), path));
     }
     app = next;
     path += std::string(argv[i]) + " ";

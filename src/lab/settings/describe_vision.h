@@ -19,6 +19,7 @@ inline constexpr Choice<ResNetDepth> kResNetDepths[] = {
     {"18", ResNetDepth::Layers18}, {"50", ResNetDepth::Layers50}, {"101", ResNetDepth::Layers101}};
 inline constexpr Choice<DenseNetDepth> kDenseNetDepths[] = {{"121", DenseNetDepth::Layers121},
                                                             {"264", DenseNetDepth::Layers264}};
+inline constexpr Choice<Margin> kMargins[] = {{"black", Margin::Black}, {"mean", Margin::Mean}};
 inline constexpr Choice<models::Splitting> kSplittings[] = {
     {"peaceman-rachford", models::Splitting::PeacemanRachford},
     {"forward-backward", models::Splitting::ForwardBackward}};
@@ -48,6 +49,10 @@ void describe(Visitor& v, ImageData& data) {
   v.optional_number("valid_samples", data.valid_samples, at_least(1),
                     "Validate only on this many, drawn once by the seed.");
   v.flag("augment", data.augment, "Whether training images are cropped and flipped at random.");
+  v.choice(
+      "margin", data.margin, kMargins,
+      "With transform cifar10: what lies around an image that a crop may leave. black is what the "
+      "authors do; mean is the colour that becomes 0.");
 }
 
 template <class Visitor>

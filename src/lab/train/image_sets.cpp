@@ -29,6 +29,7 @@ ImageTransform transform_of(const ImageData& data, bool training) {
     // The same margin around the crop at every size.
     centre->shorter_side = centre->shorter_side * data.image_size / transform.size;
   }
+  if (auto* padded = std::get_if<PaddedCrop>(&transform.crop)) padded->margin = data.margin;
   transform.size = data.image_size;
   return transform;
 }

@@ -6,6 +6,7 @@
 #include <variant>
 #include <vector>
 
+#include "deq/lab/data/images/image_transform.h"
 #include "deq/lab/settings/recipe.h"
 #include "deq/models/explicit/stem.h"
 #include "deq/models/mdeq/options.h"
@@ -35,6 +36,7 @@ struct ImageData {
   std::optional<int64_t> train_samples{};  ///< ≥ 1; only this many, drawn once
   std::optional<int64_t> valid_samples{};
   bool augment = true;
+  Margin margin = Margin::Black;  ///< with crops that have one
 };
 
 enum class ResNetDepth { Layers18, Layers50, Layers101 };

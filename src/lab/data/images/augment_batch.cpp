@@ -63,9 +63,11 @@ torch::Tensor gather_batch(const torch::Tensor& images, const int64_t* chosen,
 
   const auto channel = torch::arange(3, numbers).view({1, 3, 1, 1});
   const auto plane = rows[kSample].view({-1, 1, 1, 1}) * 3 + channel;
-  const auto pixels = images.take(plane * (source_height * source_width) + place.unsqueeze(1))
-                          .mul_(inside.unsqueeze(1));
-  return values.take(pixels.to(torch::kInt64).add_(channel * 256));
+  const auto pixels =
+      images.take(plane * (source_height * source_width) + place.unsqueeze(1))
+          .to(torch::kInt64)
+          .masked_fill_(inside.logical_not_().unsqueeze(1), Normalisation::kOutside);
+  return values.take(pixels + channel * Normalisation::kEntries);
 }
 
 }  // namespace deq::lab

@@ -5,7 +5,7 @@
 namespace deq::lab {
 namespace {
 
-/// One row of the window: black, pixels, black; `step` is −1 where it is mirrored.
+/// One row of the window: margin, pixels, margin.
 struct Row {
   int64_t before, inside, after;
 };
@@ -19,12 +19,16 @@ Row cut(int64_t first, int64_t count, int64_t limit) {
 }  // namespace
 
 Normalisation::Normalisation(const ImageTransform& transform) {
+  const auto* padded = std::get_if<PaddedCrop>(&transform.crop);
+  const bool black = padded == nullptr || padded->margin == Margin::Black;
   for (size_t channel = 0; channel < 3; ++channel) {
     const auto mean = static_cast<float>(transform.mean[channel]);
     const auto deviation = static_cast<float>(transform.deviation[channel]);
-    for (size_t value = 0; value < 256; ++value) {
-      values_[channel * 256 + value] = (static_cast<float>(value) / 255.0F - mean) / deviation;
+    auto* of_channel = values_.data() + channel * kEntries;
+    for (int value = 0; value < kOutside; ++value) {
+      of_channel[value] = (static_cast<float>(value) / 255.0F - mean) / deviation;
     }
+    of_channel[kOutside] = black ? of_channel[0] : 0.0F;
   }
 }
 
@@ -53,21 +57,21 @@ void normalise(const Pixels& image, const Window& window, const Normalisation& n
   const auto step = image.column_stride;
   for (int64_t channel = 0; channel < 3; ++channel) {
     const auto* value_of = normalisation.channel(channel);
-    const auto black = value_of[0];
-    out = std::fill_n(out, rows.before * window.width, black);
+    const auto outside = value_of[Normalisation::kOutside];
+    out = std::fill_n(out, rows.before * window.width, outside);
     const auto* row = image.data + channel * image.channel_stride +
                       (window.top + rows.before) * image.row_stride +
                       (window.left + columns.before) * step;
     for (int64_t y = 0; y < rows.inside; ++y, row += image.row_stride) {
-      out = std::fill_n(out, window.mirrored ? columns.after : columns.before, black);
+      out = std::fill_n(out, window.mirrored ? columns.after : columns.before, outside);
       if (window.mirrored) {
         for (int64_t x = columns.inside; x-- > 0;) *out++ = value_of[row[x * step]];
       } else {
         for (int64_t x = 0; x < columns.inside; ++x) *out++ = value_of[row[x * step]];
       }
-      out = std::fill_n(out, window.mirrored ? columns.before : columns.after, black);
+      out = std::fill_n(out, window.mirrored ? columns.before : columns.after, outside);
     }
-    out = std::fill_n(out, rows.after * window.width, black);
+    out = std::fill_n(out, rows.after * window.width, outside);
   }
 }
 

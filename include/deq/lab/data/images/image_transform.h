@@ -14,9 +14,16 @@ struct CentreCrop {
   int64_t shorter_side = 0;  ///< ≥ the transform's size: resized to this first; 0: not resized
 };
 
-/// A place drawn at random in the image with black pixels around it.
+/// What lies around an image.
+enum class Margin {
+  Black,
+  Mean,  ///< the colour that the normalisation turns into 0
+};
+
+/// A place drawn at random in the image with a margin around it.
 struct PaddedCrop {
   int64_t padding = 4;  ///< ≥ 0 pixels on each side
+  Margin margin = Margin::Black;
 };
 
 /// A rectangle of random area, shape and place, resized.
