@@ -57,7 +57,7 @@ class Subject:
     def works(self):
         """Pairs of inference and step: evaluated, replayed, torchdeq."""
         for replay in (False, True):
-            inference, training = self.ours(6, 2, replay), self.ours(7, 8, replay)
+            inference, training = self.ours(6, 2, replay).eval(), self.ours(7, 8, replay)
             yield (
                 lambda layer=inference: layer(self.injection, z0=tuple(self.start)).state,
                 lambda layer=training: layer(self.injection, z0=tuple(self.start)).state,
