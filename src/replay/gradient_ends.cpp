@@ -18,6 +18,13 @@ struct GradientEnd final : torch::autograd::Node {
   }
 };
 
+/// As the parameter lies in memory, so that it can keep it.
+torch::Tensor laid_out_as(const torch::Tensor& parameter, const torch::Tensor& gradient) {
+  const bool stays = !gradient.defined() || gradient.strides() == parameter.strides() ||
+                     !parameter.is_non_overlapping_and_dense();
+  return stays ? gradient : torch::empty_like(parameter, gradient.options()).copy_(gradient);
+}
+
 }  // namespace
 
 GradientEnds::Making::Making(GradientEnds& owner) : owner_(owner) {
@@ -59,9 +66,15 @@ std::vector<torch::Tensor> GradientEnds::gradients(const torch::Tensor& value,
   for (const auto& input : inputs) wanted.push_back(impl::gradient_edge(input));
   for (const auto& end : ends_) wanted.emplace_back(end, 0);
   if (wanted.empty() || !value.requires_grad()) return std::vector<torch::Tensor>(wanted.size());
-  return torch::autograd::Engine::get_default_engine().execute(
+  auto all = torch::autograd::Engine::get_default_engine().execute(
       {impl::gradient_edge(value)}, {along}, /*keep_graph=*/true, /*create_graph=*/false,
       /*accumulate_grad=*/false, wanted);
+  const torch::NoGradGuard constant;
+  for (size_t i = 0; i < ends_.size(); ++i) {
+    auto& gradient = all[inputs.size() + i];
+    gradient = laid_out_as(parameters_[i], gradient);
+  }
+  return all;
 }
 
 }  // namespace deq

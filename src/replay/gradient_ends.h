@@ -35,8 +35,8 @@ class GradientEnds {
   /// Lets the graph of `value`, which was made now and which nobody else uses, end here.
   void redirect(const torch::Tensor& value);
 
-  /// Those of value·along for `inputs`, which are leaves, then for the parameters; undefined where
-  /// it does not depend on one. The graph stays, and was redirected.
+  /// Those of value·along for `inputs`, which are leaves, then for the parameters, as these lie in
+  /// memory; undefined where it does not depend on one. The graph stays, and was redirected.
   std::vector<torch::Tensor> gradients(const torch::Tensor& value,
                                        const std::vector<torch::Tensor>& inputs,
                                        const torch::Tensor& along) const;

@@ -57,6 +57,10 @@ class ReplayedValue final : public torch::autograd::Node {
       const bool as_leaf = strides_[i].size() == static_cast<size_t>(gradient.dim());
       all[i] = as_leaf ? at::empty_strided(gradient.sizes(), strides_[i], gradient.options())
                        : at::empty_like(gradient);
+      if (all[i].strides() != gradient.strides()) {
+        all[i].copy_(gradient);  // one such pair, and torch would copy all of them one by one
+        continue;
+      }
       own.push_back(all[i]);
       from.push_back(gradient);
     }

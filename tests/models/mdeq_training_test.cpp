@@ -163,10 +163,14 @@ TEST_P(MdeqTrainingExactly, RepeatsTheAuthorsSteps) {
 /// Half a unit in the last place of what products are rounded to.
 double rounding_of(Precision precision) {
   switch (precision) {
-    case Precision::Float64: return 0x1p-53;
-    case Precision::Float32: return 0x1p-24;
-    case Precision::TensorFloat32: return 0x1p-11;
-    case Precision::BFloat16: return 0x1p-8;
+    case Precision::Float64:
+      return 0x1p-53;
+    case Precision::Float32:
+      return 0x1p-24;
+    case Precision::TensorFloat32:
+      return 0x1p-11;
+    case Precision::BFloat16:
+      return 0x1p-8;
   }
   return 0;
 }

@@ -6,6 +6,7 @@
 #include "deq/jacobian/frobenius.h"
 #include "deq/nn/equilibrium.h"
 #include "replay/device_graph.h"
+#include "replay/recorded_step.h"
 #include "support/cells.h"
 #include "support/counted_recorders.h"
 #include "support/seed.h"
@@ -104,6 +105,36 @@ TEST_F(RecordedStepTest, RecordsAShapeAtItsSecondPassAndOnce) {
   replaying->forward(problem_.x.clone().requires_grad_());
   EXPECT_EQ(recorders_.graphs(), 7);
   EXPECT_EQ(problem_.cell->steps, steps) << "the cell is not asked any more";
+}
+
+/// f(z; x) = tanh(z ⊙ wᵀ + x): autograd gives w's gradient transposed.
+struct TransposingCell : Cell {
+  explicit TransposingCell(const torch::Tensor& start) : w(register_parameter("w", start)) {}
+  State initial_state(const Inputs& x) override { return {torch::zeros_like(x[0])}; }
+  Context prepare(const Inputs& x) override { return {x[0]}; }
+  State step(const State& z, const Context& x) override {
+    return {torch::tanh(z[0] * w.t() + x[0])};
+  }
+  std::optional<ReplayKey> replay_key() const override { return ReplayKey{}; }
+
+  torch::Tensor w;
+};
+
+TEST_F(RecordedStepTest, GradientsLieInMemoryAsTheirParameters) {
+  const auto x = torch::randn({1, 3, 3}, generator_, test::f64());
+  const auto cell = std::make_shared<TransposingCell>(0.3 * torch::eye(3, test::f64()));
+  const auto layout = StateLayout::of({x});
+  RecordedStep recorded({.cell = cell,
+                         .layout = layout,
+                         .inputs = {x},
+                         .z = layout.pack({x}),
+                         .with_gradients = true});
+  recorded.load({x});
+  recorded.linearise(layout.pack({x}));
+  const auto& gradient = recorded.gradients(layout.pack({torch::ones_like(x)})).at(0);
+  EXPECT_EQ(gradient.strides(), cell->w.strides());
+  const auto f = torch::tanh(x * cell->w.t() + x).detach();
+  EXPECT_TRUE(gradient.allclose(((1 - f.square()) * x)[0].t()));
 }
 
 TEST_F(RecordedStepTest, UnrolledStepsAreReplayedUntilTheLayerIsSolved) {
