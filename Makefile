@@ -74,7 +74,7 @@ asan: setup-test
 
 # What starts threads or processes of its own, and what they call. Neither libtorch nor OpenMP's runtime is
 # instrumented, so OpenMP gets one thread.
-THREADED = data nn solvers distributed
+THREADED = data nn replay solvers distributed
 tsan: setup
 	$(call build_preset,tsan,$(THREADED:%=test_%))
 	@cd build/tsan && ctest --output-on-failure -R '^test_($(subst $() ,|,$(THREADED)))$$'

@@ -3,6 +3,11 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
 #include "deq/core/cuda.h"
 #include "support/seed.h"
 
@@ -29,6 +34,17 @@ class GpuTest : public Seeded {
         .permute({0, 3, 1, 2});
   }
 };
+
+/// All cases of a long list, or every n-th where DEQ_TEST_EVERY=n says so: compute-sanitizer makes
+/// each of them many times as long.
+template <class Case>
+std::vector<Case> thinned(const std::vector<Case>& all) {
+  const char* asked = std::getenv("DEQ_TEST_EVERY");
+  const size_t every = asked != nullptr ? std::stoul(asked) : 1;
+  std::vector<Case> some;
+  for (size_t i = 0; i < all.size(); i += std::max<size_t>(every, 1)) some.push_back(all[i]);
+  return some;
+}
 
 inline double largest(const at::Tensor& tensor) {
   return tensor.defined() && tensor.numel() > 0
