@@ -14,10 +14,6 @@
 
 namespace deq::kernels::attention {
 
-inline constexpr int64_t padded(int64_t n) {
-  return (n + kExpLanes - 1) / kExpLanes * kExpLanes;
-}
-
 struct Shape {
   int64_t batch, own, past, queries, heads, width, horizon;
 
@@ -32,11 +28,11 @@ struct Shape {
 
   int64_t keys() const { return past + own; }
   int64_t pairs() const { return heads * batch; }
-  int64_t key_row() const { return padded(keys()); }
-  int64_t head_row() const { return padded(width); }
+  int64_t key_row() const { return whole_lanes(keys()); }
+  int64_t head_row() const { return whole_lanes(width); }
   /// Distances of a head, transposed: a query's begin at a place that depends on it, and whole
   /// lanes are read.
-  int64_t place_row() const { return padded(keys() + queries) + 2 * kExpLanes; }
+  int64_t place_row() const { return whole_lanes(keys() + queries) + 3 * kLanes; }
   /// The keys that query i sees: from `first` to before `last`.
   int64_t last(int64_t i) const { return keys() - queries + i + 1; }
   int64_t first(int64_t i) const {

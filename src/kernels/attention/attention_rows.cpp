@@ -2,50 +2,37 @@
 
 #include <limits>
 
+#include "kernels/common/exponential.h"
+
 namespace deq::kernels::attention {
 namespace {
-
-constexpr int64_t kRowLanes = kExpLanes;
 
 /// s += t over whole lanes, −∞ outside [first, last), and the largest.
 [[gnu::always_inline]] inline float add_and_mask(float* s, const float* t, int64_t first,
                                                  int64_t last, int64_t n) {
   constexpr float kNone = -std::numeric_limits<float>::infinity();
-  for (int64_t j = 0; j < n; j += kRowLanes) lanes(s + j) += lanes(t + j);
+  for (int64_t j = 0; j < n; ++j) s[j] += t[j];
   std::fill(s, s + first, kNone);
   std::fill(s + last, s + n, kNone);
-  FloatLanes most = lanes(s);
-  for (int64_t j = kRowLanes; j < n; j += kRowLanes)
-    most = lanes(s + j) > most ? lanes(s + j) : most;
-  float result = most[0];
-  for (int64_t l = 1; l < kRowLanes; ++l) result = result > most[l] ? result : most[l];
-  return result;
+  return largest_of(s, n);
 }
 
 /// Scores, without those of places, to probabilities: 0 outside [first, last).
 [[gnu::always_inline]] inline void to_probabilities(float* s, const float* by_place, int64_t first,
                                                     int64_t last, int64_t n) {
   const float most = add_and_mask(s, by_place, first, last, n);
-  for (int64_t j = 0; j < n; j += kRowLanes) {
-    FloatLanes p = lanes(s + j) - most;
-    exponentiate(p);
-    lanes(s + j) = p;
-  }
+  for (int64_t j = 0; j < n; ++j) s[j] = exponential(s[j] - most);
   std::fill(s, s + first, 0.0F);
   std::fill(s + last, s + n, 0.0F);
-  FloatLanes sums{};
-  for (int64_t j = 0; j < n; j += kRowLanes) sums += lanes(s + j);
-  float sum = 0;
-  for (int64_t l = 0; l < kRowLanes; ++l) sum += sums[l];
-  const float share = 1 / sum;
-  for (int64_t j = 0; j < n; j += kRowLanes) lanes(s + j) *= share;
+  const float share = 1 / sum_of(s, n);
+  for (int64_t j = 0; j < n; ++j) s[j] *= share;
 }
 
 }  // namespace
 
 DEQ_VECTORISED void probabilities_of(const Shape& s, const Workspace& w, int64_t i, int64_t rows,
                                      float* __restrict p, float* __restrict scratch) {
-  const int64_t row = s.key_row(), n = padded(s.last(i + rows - 1));
+  const int64_t row = s.key_row(), n = whole_lanes(s.last(i + rows - 1));
   const auto from = i * s.head_row();
   multiply_few_rows<false>({.a = w.content.data() + from,
                             .a_row = s.head_row(),
@@ -98,7 +85,7 @@ DEQ_VECTORISED void sums_over_queries(const Shape& s, const float* p, const floa
 DEQ_VECTORISED void pull_scores(const Shape& s, const Workspace& w, const float* g, int64_t i,
                                 int64_t rows, const float* dropout, const float* __restrict p,
                                 float* __restrict to) {
-  const int64_t row = s.key_row(), n = padded(s.last(i + rows - 1));
+  const int64_t row = s.key_row(), n = whole_lanes(s.last(i + rows - 1));
   multiply_few_rows<false>(
       {.a = g, .a_row = s.head_row(), .a_step = 1, .b = w.across.data(), .b_step = row}, rows,
       s.width, to, row, n);
@@ -109,12 +96,9 @@ DEQ_VECTORISED void pull_scores(const Shape& s, const Workspace& w, const float*
       for (int64_t j = 0; j < s.keys(); ++j) own[j] *= dropout[r * s.keys() + j];
     }
     FloatLanes sums{};
-    for (int64_t j = 0; j < n; j += kRowLanes) sums += lanes(own + j) * lanes(probability + j);
-    float sum = 0;
-    for (int64_t l = 0; l < kRowLanes; ++l) sum += sums[l];
-    for (int64_t j = 0; j < n; j += kRowLanes) {
-      lanes(own + j) = lanes(probability + j) * (lanes(own + j) - sum);
-    }
+    for (int64_t j = 0; j < n; j += kLanes) sums += lanes(own + j) * lanes(probability + j);
+    const float sum = sum_of(sums);
+    for (int64_t j = 0; j < n; ++j) own[j] = probability[j] * (own[j] - sum);
     std::fill(own + n, own + row, 0.0F);
   }
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/common/exponential.h"
+#include "kernels/common/lanes.h"
 #include "kernels/common/vectorised.h"
 
 // Products of matrices so small that a library's packing would cost more than the product. They are
@@ -27,12 +27,12 @@ template <int64_t kRows, int64_t kVectors, bool kShifted>
       for (int64_t r = 0; r < kRows; ++r) {
         const float factor = f.a[r * f.a_row + k * f.a_step];
         for (int64_t v = 0; v < kVectors; ++v) {
-          sums[r][v] += factor * lanes(row - r * f.b_back + v * kExpLanes);
+          sums[r][v] += factor * lanes(row - r * f.b_back + v * kLanes);
         }
       }
     } else {
       FloatLanes numbers[kVectors];
-      for (int64_t v = 0; v < kVectors; ++v) numbers[v] = lanes(row + v * kExpLanes);
+      for (int64_t v = 0; v < kVectors; ++v) numbers[v] = lanes(row + v * kLanes);
       for (int64_t r = 0; r < kRows; ++r) {
         const float factor = f.a[r * f.a_row + k * f.a_step];
         for (int64_t v = 0; v < kVectors; ++v) sums[r][v] += factor * numbers[v];
@@ -40,19 +40,23 @@ template <int64_t kRows, int64_t kVectors, bool kShifted>
     }
   }
   for (int64_t r = 0; r < kRows; ++r) {
-    for (int64_t v = 0; v < kVectors; ++v) lanes(c + r * c_row + v * kExpLanes) = sums[r][v];
+    for (int64_t v = 0; v < kVectors; ++v) lanes(c + r * c_row + v * kLanes) = sums[r][v];
   }
 }
 
 template <int64_t kRows, bool kShifted>
 [[gnu::always_inline]] inline void multiply_rows(SmallFactors f, int64_t depth, float* c,
                                                  int64_t c_row, int64_t columns) {
+  constexpr int64_t kWide = 3 * kLanes;  // four rows of it fill twelve of sixteen registers
   int64_t column = 0;
-  for (; column + 2 * kExpLanes <= columns; column += 2 * kExpLanes) {
-    multiply_tile<kRows, 2, kShifted>(f, depth, c + column, c_row);
-    f.b += 2 * kExpLanes;
+  for (; column + kWide <= columns; column += kWide, f.b += kWide) {
+    multiply_tile<kRows, 3, kShifted>(f, depth, c + column, c_row);
   }
-  if (column < columns) multiply_tile<kRows, 1, kShifted>(f, depth, c + column, c_row);
+  if (columns - column > kLanes) {
+    multiply_tile<kRows, 2, kShifted>(f, depth, c + column, c_row);
+  } else if (columns > column) {
+    multiply_tile<kRows, 1, kShifted>(f, depth, c + column, c_row);
+  }
 }
 
 /// c[r, j] = Σₖ a[r, k] b[k, j] for up to kTileRows rows; whole lanes of columns are written.

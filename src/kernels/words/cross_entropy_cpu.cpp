@@ -8,6 +8,7 @@
 
 #include "kernels/common/block_cache.h"
 #include "kernels/common/exponential.h"
+#include "kernels/common/lanes.h"
 #include "kernels/common/product.h"
 #include "kernels/common/vectorised.h"
 #include "kernels/words/cross_entropy.h"
@@ -23,50 +24,41 @@ namespace {
 constexpr int64_t kWordRows = 256;              // vectors of a block at most
 constexpr int64_t kScores = 256 * 512;          // of a block
 constexpr int64_t kFewest = 512, kMost = 8192;  // words of a block
-constexpr int64_t kWordLanes = kExpLanes;
 
 /// Adds the bias to a row of scores, fills it up to whole lanes with −∞ and gives its largest.
 DEQ_VECTORISED float add_bias(float* __restrict s, const float* __restrict bias, int64_t n) {
-  const int64_t whole = (n + kWordLanes - 1) / kWordLanes * kWordLanes;
+  const int64_t whole = whole_lanes(n);
   for (int64_t j = 0; j < n; ++j) s[j] += bias[j];
   for (int64_t j = n; j < whole; ++j) s[j] = -std::numeric_limits<float>::infinity();
-  FloatLanes most = lanes(s);
-  for (int64_t j = kWordLanes; j < whole; j += kWordLanes)
-    most = lanes(s + j) > most ? lanes(s + j) : most;
-  float result = most[0];
-  for (int64_t l = 1; l < kWordLanes; ++l) result = std::max(result, most[l]);
-  return result;
+  return largest_of(s, whole);
 }
 
 /// Σ exp(s − most) over whole lanes; what fills them up adds next to nothing.
 DEQ_VECTORISED float sum_exponentials(const float* __restrict s, float most, int64_t n) {
+  constexpr int64_t kAtOnce = 16 * kLanes;  // a sum in the loop would not be vectorised
   FloatLanes sums{};
-  for (int64_t j = 0; j < n; j += kWordLanes) {
-    FloatLanes term = lanes(s + j) - most;
-    exponentiate(term);
-    sums += term;
+  float terms[kAtOnce];
+  for (int64_t first = 0; first < n; first += kAtOnce) {
+    const int64_t count = std::min(kAtOnce, whole_lanes(n - first));
+    for (int64_t j = 0; j < count; ++j) terms[j] = exponential(s[first + j] - most);
+    for (int64_t j = 0; j < count; j += kLanes) sums += lanes(terms + j);
   }
-  float sum = 0;
-  for (int64_t l = 0; l < kWordLanes; ++l) sum += sums[l];
-  return sum;
+  return sum_of(sums);
 }
 
-/// s = exp(s + bias − log_sum)·g, in place, also added to `total`. Reads and writes whole lanes.
+/// s = exp(s + bias − log_sum)·g, in place, also added to `total`.
 DEQ_VECTORISED void pull_back_words(float* __restrict s, const float* __restrict bias,
                                     float log_sum, float g, int64_t n, float* __restrict total) {
-  for (int64_t j = 0; j < n; j += kWordLanes) {
-    FloatLanes pull = lanes(s + j) + lanes(bias + j) - log_sum;
-    exponentiate(pull);
-    pull *= g;
-    lanes(s + j) = pull;
-    lanes(total + j) += pull;
+  for (int64_t j = 0; j < n; ++j) {
+    s[j] = exponential(s[j] + bias[j] - log_sum) * g;
+    total[j] += s[j];
   }
 }
 
 /// Words of a block, in whole lanes: the more, the fewer vectors there are.
 int64_t block_words(const at::Tensor& vectors) {
   const auto rows = std::max<int64_t>(1, std::min(kWordRows, vectors.size(0)));
-  return std::clamp(kScores / rows / kWordLanes * kWordLanes, kFewest, kMost);
+  return std::clamp(kScores / rows / kLanes * kLanes, kFewest, kMost);
 }
 
 /// Some words of one table.
@@ -199,8 +191,6 @@ CrossEntropyGradients cross_entropy_backward(const at::Tensor& g, const at::Tens
                }
                for (int64_t i = 0; i < rows; ++i) {
                  auto* const own = s + i * width;
-                 std::fill(own + block.words,
-                           own + (block.words + kWordLanes - 1) / kWordLanes * kWordLanes, 0.0F);
                  pull_back_words(own, bias, sums[row + i], weight_of[row + i], block.words, total);
                  const auto place = target[row + i] - block.column;
                  if (place >= 0 && place < block.words) {
