@@ -33,6 +33,7 @@ class RecordingSignature {
   /// And its place in memory.
   RecordingSignature& add_place(const torch::Tensor& tensor);
 
+  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 takes the 0 in it for a pointer
   auto operator<=>(const RecordingSignature& other) const = default;
 
  private:
