@@ -93,11 +93,11 @@ struct Pullback {
     for (int64_t i = 0; i < s.queries; i += kTileRows) {
       const auto rows = std::min(kTileRows, s.queries - i);
       float* const own = scores.data() + i * s.key_row();
-      pull_scores(s, workspace, pull.data() + i * s.head_row(), i, rows,
-                  dropout == nullptr ? nullptr : dropout + i * s.keys(),
-                  probabilities + i * s.key_row(), own);
-      weighted_sums(s, workspace.along.data(), i, rows, own, by_content.data());
-      weighted_places(s, workspace, i, rows, own, by_position.data());
+      attention::pull_scores(s, workspace, pull.data() + i * s.head_row(), i, rows,
+                             dropout == nullptr ? nullptr : dropout + i * s.keys(),
+                             probabilities + i * s.key_row(), own);
+      attention::weighted_sums(s, workspace.along.data(), i, rows, own, by_content.data());
+      attention::weighted_places(s, workspace, i, rows, own, by_position.data());
       for (int64_t r = 0; r < rows; ++r) {
         const float* const first = by_content.data() + r * s.head_row();
         const float* const second = by_position.data() + r * s.head_row();
@@ -125,9 +125,9 @@ struct Pullback {
     for (int64_t j = for_past != nullptr ? 0 : s.past; j < s.keys(); j += kTileRows) {
       const auto count = std::min(kTileRows, s.keys() - j);
       for (const int64_t what : {1, 2}) {
-        sums_over_queries(s, what == 1 ? scores.data() : weights,
-                          what == 1 ? workspace.content.data() : pull.data(), j, count,
-                          sums.data());
+        attention::sums_over_queries(s, what == 1 ? scores.data() : weights,
+                                     what == 1 ? workspace.content.data() : pull.data(), j, count,
+                                     sums.data());
         for (int64_t r = 0; r < count; ++r) {
           float* const to = j + r >= s.past ? own_row(j + r - s.past, what)
                                             : for_past + (pair.at(j + r, what) - pair.past);
@@ -184,12 +184,12 @@ Attention attend(const at::Tensor& qkv, int64_t queries, const AttentionTerms& t
       const auto rows = std::min(kTileRows, s.queries - i);
       const auto first = number * s.queries + i;
       float* p = keep ? result.probabilities.data_ptr<float>() + first * s.key_row() : own.data();
-      probabilities_of(s, w, i, rows, p, scratch.data());
+      attention::probabilities_of(s, w, i, rows, p, scratch.data());
       if (given.dropout.defined()) {
         drop(s, p, numbers(given.dropout) + first * s.keys(), rows, dropped.data());
         p = dropped.data();
       }
-      weighted_sums(s, w.along.data(), i, rows, p, sums.data());
+      attention::weighted_sums(s, w.along.data(), i, rows, p, sums.data());
       for (int64_t r = 0; r < rows; ++r) {
         std::copy_n(sums.data() + r * s.head_row(), s.width,
                     seen + ((pair.sample * s.queries + i + r) * s.heads + pair.head) * s.width);

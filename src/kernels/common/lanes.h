@@ -3,7 +3,7 @@
 #include <cstdint>
 
 // Rows of numbers that are padded to whole lanes, and arithmetic on some lanes at once; inlined
-// into functions marked DEQ_VECTORISED.
+// into what vectorised() compiles.
 
 namespace deq::kernels {
 

@@ -4,7 +4,7 @@
 #include "kernels/common/vectorised.h"
 
 // Products of matrices so small that a library's packing would cost more than the product. They are
-// inlined into functions marked DEQ_VECTORISED.
+// inlined into what vectorised() compiles.
 
 namespace deq::kernels {
 

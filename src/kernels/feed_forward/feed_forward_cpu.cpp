@@ -20,8 +20,8 @@ constexpr int64_t kColumns = 512;   // of a block
 constexpr int64_t kLeastRows = 16;  // that are worth a thread that reads all of the weights
 
 /// h = max((h + bias) ⊙ mask, 0) over n numbers; no mask is one of ones. NaN stays.
-DEQ_VECTORISED void activate(float* __restrict h, const float* __restrict bias,
-                             const float* __restrict mask, int64_t n) {
+constexpr auto activate = vectorised([](float* __restrict h, const float* __restrict bias,
+                                        const float* __restrict mask, int64_t n) DEQ_INLINED {
   if (mask != nullptr) {
     for (int64_t i = 0; i < n; ++i) {
       const float value = (h[i] + bias[i]) * mask[i];
@@ -33,17 +33,17 @@ DEQ_VECTORISED void activate(float* __restrict h, const float* __restrict bias,
       h[i] = value < 0 ? 0 : value;
     }
   }
-}
+});
 
 /// g = g ⊙ mask where hidden > 0, else 0.
-DEQ_VECTORISED void pull_back(float* __restrict g, const float* __restrict hidden,
-                              const float* __restrict mask, int64_t n) {
+constexpr auto pull_back = vectorised([](float* __restrict g, const float* __restrict hidden,
+                                         const float* __restrict mask, int64_t n) DEQ_INLINED {
   if (mask != nullptr) {
     for (int64_t i = 0; i < n; ++i) g[i] = hidden[i] > 0 ? g[i] * mask[i] : 0;
   } else {
     for (int64_t i = 0; i < n; ++i) g[i] = hidden[i] > 0 ? g[i] : 0;
   }
-}
+});
 
 /// Of a matrix of B·q rows, each with the mask [B, 1, inner] of its sample.
 struct Masks {

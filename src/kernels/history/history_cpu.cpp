@@ -21,39 +21,39 @@ constexpr int64_t kLanes = 32;
 
 // Independent lanes let the compiler vectorise a sum without reordering one. Sums are in float64:
 // the passes wait for memory anyway, and squares of float32 numbers leave float32's range.
-// NOLINTBEGIN(bugprone-macro-parentheses): T is a type.
-#define DEQ_VECTOR_FUNCTIONS(T)                                                      \
-  DEQ_VECTORISED double dot(const T* a, const T* b, int64_t n) {                     \
-    double sum = 0;                                                                  \
-    int64_t i = 0;                                                                   \
-    if (n >= kLanes) {                                                               \
-      double lanes[kLanes] = {};                                                     \
-      for (; i + kLanes <= n; i += kLanes) {                                         \
-        for (int64_t l = 0; l < kLanes; ++l) {                                       \
-          lanes[l] += static_cast<double>(a[i + l]) * static_cast<double>(b[i + l]); \
-        }                                                                            \
-      }                                                                              \
-      for (int64_t l = 0; l < kLanes; ++l) sum += lanes[l];                          \
-    }                                                                                \
-    for (; i < n; ++i) sum += static_cast<double>(a[i]) * static_cast<double>(b[i]); \
-    return sum;                                                                      \
-  }                                                                                  \
-  DEQ_VECTORISED void subtract(const T* a, const T* b, T* out, int64_t n) {          \
-    for (int64_t i = 0; i < n; ++i) out[i] = a[i] - b[i];                            \
-  }                                                                                  \
-  DEQ_VECTORISED void add(const T* a, const T* b, T* out, int64_t n) {               \
-    for (int64_t i = 0; i < n; ++i) out[i] = a[i] + b[i];                            \
-  }                                                                                  \
-  DEQ_VECTORISED void scale(T c, const T* a, T* out, int64_t n) {                    \
-    for (int64_t i = 0; i < n; ++i) out[i] = c * a[i];                               \
-  }                                                                                  \
-  DEQ_VECTORISED void accumulate(T c, const T* a, T* out, int64_t n) {               \
-    for (int64_t i = 0; i < n; ++i) out[i] += c * a[i];                              \
+constexpr auto dot = vectorised([]<class T>(const T* a, const T* b, int64_t n) DEQ_INLINED {
+  double sum = 0;
+  int64_t i = 0;
+  if (n >= kLanes) {
+    double lanes[kLanes] = {};
+    for (; i + kLanes <= n; i += kLanes) {
+      for (int64_t l = 0; l < kLanes; ++l) {
+        lanes[l] += static_cast<double>(a[i + l]) * static_cast<double>(b[i + l]);
+      }
+    }
+    for (int64_t l = 0; l < kLanes; ++l) sum += lanes[l];
   }
+  for (; i < n; ++i) sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);
+  return sum;
+});
 
-// NOLINTEND(bugprone-macro-parentheses)
-DEQ_VECTOR_FUNCTIONS(float)
-DEQ_VECTOR_FUNCTIONS(double)
+constexpr auto subtract =
+    vectorised([]<class T>(const T* a, const T* b, T* out, int64_t n) DEQ_INLINED {
+      for (int64_t i = 0; i < n; ++i) out[i] = a[i] - b[i];
+    });
+
+constexpr auto add = vectorised([]<class T>(const T* a, const T* b, T* out, int64_t n) DEQ_INLINED {
+  for (int64_t i = 0; i < n; ++i) out[i] = a[i] + b[i];
+});
+
+constexpr auto write_scaled =
+    vectorised([]<class T>(T c, const T* a, T* out, int64_t n) DEQ_INLINED {
+      for (int64_t i = 0; i < n; ++i) out[i] = c * a[i];
+    });
+
+constexpr auto add_scaled = vectorised([]<class T>(T c, const T* a, T* out, int64_t n) DEQ_INLINED {
+  for (int64_t i = 0; i < n; ++i) out[i] += c * a[i];
+});
 
 /// Calls body(sample, begin, length, sums) for every tile; `sums` are `width` zeroed partial sums.
 /// Returns the sums per sample, [batch, width].
@@ -159,9 +159,9 @@ at::Tensor combine(at::TensorList rows, const at::Tensor& coefficients, at::Tens
                              if (weight == 0) continue;
                              const auto* source = row[static_cast<size_t>(i)] + at;
                              if (empty) {
-                               scale(weight, source, out_data + at, n);
+                               write_scaled(weight, source, out_data + at, n);
                              } else {
-                               accumulate(weight, source, out_data + at, n);
+                               add_scaled(weight, source, out_data + at, n);
                              }
                              empty = false;
                            }

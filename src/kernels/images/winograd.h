@@ -147,39 +147,40 @@ DEQ_INLINE void multiply(const float* v, int64_t in, const float* u, float* m, i
 }
 
 /// Tiles kBlock·block and the next: x to y. `u` is what transform_weights() made.
-DEQ_VECTORISED void convolve_block(const Shape& shape, int64_t block, const float* x,
-                                   const float* u, float* workspace, float* y) {
-  const int64_t first = block * kBlock, count = std::min(kBlock, shape.tiles() - first);
-  float* const v = workspace;                        // [place][tile][in]
-  float* const m = v + kPlaces * kBlock * shape.in;  // [place][tile][out]
-  for (int64_t t = 0; t < count; ++t) {
-    gather_tile(shape, tile_at(shape, first + t), x, v + t * shape.in, kBlock * shape.in);
-  }
-  const int64_t vectors = shape.out / kLanes;
-  for (int64_t place = 0; place < kPlaces; ++place) {
-    const float* const weights = u + place * shape.in * shape.out;
-    for (int64_t j = 0; j < vectors; j += kPanel) {
-      const float* const panel = weights + j * kLanes * shape.in;
-      for (int64_t t = 0; t < count; t += kRows) {
-        const float* const rows = v + (place * kBlock + t) * shape.in;
-        float* const sums = m + (place * kBlock + t) * shape.out + j * kLanes;
-        switch (std::min(kPanel, vectors - j)) {
-          case 3:
-            multiply<3>(rows, shape.in, panel, sums, shape.out);
-            break;
-          case 2:
-            multiply<2>(rows, shape.in, panel, sums, shape.out);
-            break;
-          default:
-            multiply<1>(rows, shape.in, panel, sums, shape.out);
+inline constexpr auto convolve_block =
+    vectorised([](const Shape& shape, int64_t block, const float* x, const float* u,
+                  float* workspace, float* y) DEQ_INLINED {
+      const int64_t first = block * kBlock, count = std::min(kBlock, shape.tiles() - first);
+      float* const v = workspace;                        // [place][tile][in]
+      float* const m = v + kPlaces * kBlock * shape.in;  // [place][tile][out]
+      for (int64_t t = 0; t < count; ++t) {
+        gather_tile(shape, tile_at(shape, first + t), x, v + t * shape.in, kBlock * shape.in);
+      }
+      const int64_t vectors = shape.out / kLanes;
+      for (int64_t place = 0; place < kPlaces; ++place) {
+        const float* const weights = u + place * shape.in * shape.out;
+        for (int64_t j = 0; j < vectors; j += kPanel) {
+          const float* const panel = weights + j * kLanes * shape.in;
+          for (int64_t t = 0; t < count; t += kRows) {
+            const float* const rows = v + (place * kBlock + t) * shape.in;
+            float* const sums = m + (place * kBlock + t) * shape.out + j * kLanes;
+            switch (std::min(kPanel, vectors - j)) {
+              case 3:
+                multiply<3>(rows, shape.in, panel, sums, shape.out);
+                break;
+              case 2:
+                multiply<2>(rows, shape.in, panel, sums, shape.out);
+                break;
+              default:
+                multiply<1>(rows, shape.in, panel, sums, shape.out);
+            }
+          }
         }
       }
-    }
-  }
-  for (int64_t t = 0; t < count; ++t) {
-    scatter_tile(shape, tile_at(shape, first + t), m + t * shape.out, kBlock * shape.out, y);
-  }
-}
+      for (int64_t t = 0; t < count; ++t) {
+        scatter_tile(shape, tile_at(shape, first + t), m + t * shape.out, kBlock * shape.out, y);
+      }
+    });
 
 /// r = G w: three numbers, `step` apart, to six, `out_step` apart.
 DEQ_INLINE void transform_weight(const Vector* w, int64_t step, Vector* r, int64_t out_step) {
@@ -195,24 +196,25 @@ DEQ_INLINE void transform_weight(const Vector* w, int64_t step, Vector* r, int64
 }
 
 /// u = G w Gᵀ of w [3, 3, in, out], in panels: [place][panel][in][vectors of a panel].
-DEQ_VECTORISED void transform_weights(const Shape& shape, const float* w, float* u) {
-  const int64_t pairs = shape.in * shape.out;
-  for (int64_t panel = 0; panel < shape.out; panel += kPanel * kLanes) {
-    const int64_t end = std::min(panel + kPanel * kLanes, shape.out);
-    float* to = u + panel * shape.in;
-    for (int64_t i = 0; i < shape.in; ++i) {
-      for (int64_t o = panel; o < end; o += kLanes, to += kLanes) {
-        Vector d[9], r[3 * kIn], t[kPlaces];
-        for (int64_t k = 0; k < 9; ++k) {
-          d[k] = *reinterpret_cast<const Vector*>(w + k * pairs + i * shape.out + o);
+inline constexpr auto transform_weights =
+    vectorised([](const Shape& shape, const float* w, float* u) DEQ_INLINED {
+      const int64_t pairs = shape.in * shape.out;
+      for (int64_t panel = 0; panel < shape.out; panel += kPanel * kLanes) {
+        const int64_t end = std::min(panel + kPanel * kLanes, shape.out);
+        float* to = u + panel * shape.in;
+        for (int64_t i = 0; i < shape.in; ++i) {
+          for (int64_t o = panel; o < end; o += kLanes, to += kLanes) {
+            Vector d[9], r[3 * kIn], t[kPlaces];
+            for (int64_t k = 0; k < 9; ++k) {
+              d[k] = *reinterpret_cast<const Vector*>(w + k * pairs + i * shape.out + o);
+            }
+            for (int64_t j = 0; j < 3; ++j) transform_weight(d + j, 3, r + j, 3);
+            for (int64_t k = 0; k < kIn; ++k) transform_weight(r + 3 * k, 1, t + kIn * k, 1);
+            for (int64_t k = 0; k < kPlaces; ++k) *reinterpret_cast<Vector*>(to + k * pairs) = t[k];
+          }
         }
-        for (int64_t j = 0; j < 3; ++j) transform_weight(d + j, 3, r + j, 3);
-        for (int64_t k = 0; k < kIn; ++k) transform_weight(r + 3 * k, 1, t + kIn * k, 1);
-        for (int64_t k = 0; k < kPlaces; ++k) *reinterpret_cast<Vector*>(to + k * pairs) = t[k];
       }
-    }
-  }
-}
+    });
 
 #undef DEQ_INLINE
 

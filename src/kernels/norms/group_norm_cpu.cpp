@@ -22,69 +22,69 @@ using cpu::numbers;
 using cpu::Rows;
 using cpu::sample;
 
-// NOLINTBEGIN(bugprone-macro-parentheses): T is a type.
-#define DEQ_GROUP_NORM_FUNCTIONS(T)                                                               \
-  /* With d = x − pivot: sums[i] += d, squares[i] += d² over `count` rows of n. */             \
-  DEQ_VECTORISED void add_moments(const T* __restrict x, int64_t count, int64_t n,                \
-                                  const T* __restrict pivot, T* __restrict sums,                  \
-                                  T* __restrict squares) {                                        \
-    for (int64_t k = 0; k < count; ++k, x += n) {                                                 \
-      for (int64_t i = 0; i < n; ++i) {                                                           \
-        const T away = x[i] - pivot[i];                                                           \
-        sums[i] += away;                                                                          \
-        squares[i] += away * away;                                                                \
-      }                                                                                           \
-    }                                                                                             \
-  }                                                                                               \
-  /* y = scale ⊙ x + shift (+ addend), not below `least`. */                                    \
-  DEQ_VECTORISED void normalise(const T* __restrict x, const T* __restrict addend, int64_t count, \
-                                int64_t n, const T* __restrict scale, const T* __restrict shift,  \
-                                T least, T* __restrict y) {                                       \
-    for (int64_t k = 0; k < count; ++k, x += n, y += n) {                                         \
-      if (addend != nullptr) {                                                                    \
-        for (int64_t i = 0; i < n; ++i) {                                                         \
-          const T value = scale[i] * x[i] + shift[i] + addend[i];                                 \
-          y[i] = value < least ? least : value;                                                   \
-        }                                                                                         \
-        addend += n;                                                                              \
-      } else {                                                                                    \
-        for (int64_t i = 0; i < n; ++i) {                                                         \
-          const T value = scale[i] * x[i] + shift[i];                                             \
-          y[i] = value < least ? least : value;                                                   \
-        }                                                                                         \
-      }                                                                                           \
-    }                                                                                             \
-  }                                                                                               \
-  /* pulled = g where y > 0, over n numbers. */                                                   \
-  DEQ_VECTORISED void mask(const T* __restrict g, const T* __restrict y, int64_t n,               \
-                           T* __restrict pulled) {                                                \
-    for (int64_t i = 0; i < n; ++i) pulled[i] = y[i] > 0 ? g[i] : 0;                              \
-  }                                                                                               \
-  /* sums[i] += g, products[i] += g·(x − mean) over `count` rows of n. */                      \
-  DEQ_VECTORISED void add_products(const T* __restrict g, const T* __restrict x, int64_t count,   \
-                                   int64_t n, const T* __restrict mean, T* __restrict sums,       \
-                                   T* __restrict products) {                                      \
-    for (int64_t k = 0; k < count; ++k, g += n, x += n) {                                         \
-      for (int64_t i = 0; i < n; ++i) {                                                           \
-        sums[i] += g[i];                                                                          \
-        products[i] += g[i] * (x[i] - mean[i]);                                                   \
-      }                                                                                           \
-    }                                                                                             \
-  }                                                                                               \
-  /* out = a ⊙ pulled + b ⊙ (x − mean) + c; out may be pulled. */                           \
-  DEQ_VECTORISED void combine(const T* pulled, const T* __restrict x, int64_t count, int64_t n,   \
-                              const T* __restrict mean, const T* __restrict a,                    \
-                              const T* __restrict b, const T* __restrict c, T* out) {             \
-    for (int64_t k = 0; k < count; ++k, pulled += n, x += n, out += n) {                          \
-      for (int64_t i = 0; i < n; ++i) {                                                           \
-        out[i] = a[i] * pulled[i] + b[i] * (x[i] - mean[i]) + c[i];                               \
-      }                                                                                           \
-    }                                                                                             \
+/// With d = x − pivot: sums[i] += d, squares[i] += d² over `count` rows of n.
+constexpr auto add_moments = vectorised([]<class T>(const T* __restrict x, int64_t count, int64_t n,
+                                                    const T* __restrict pivot, T* __restrict sums,
+                                                    T* __restrict squares) DEQ_INLINED {
+  for (int64_t k = 0; k < count; ++k, x += n) {
+    for (int64_t i = 0; i < n; ++i) {
+      const T away = x[i] - pivot[i];
+      sums[i] += away;
+      squares[i] += away * away;
+    }
   }
+});
 
-// NOLINTEND(bugprone-macro-parentheses)
-DEQ_GROUP_NORM_FUNCTIONS(float)
-DEQ_GROUP_NORM_FUNCTIONS(double)
+/// y = scale ⊙ x + shift (+ addend), not below `least`.
+constexpr auto normalise =
+    vectorised([]<class T>(const T* __restrict x, const T* __restrict addend, int64_t count,
+                           int64_t n, const T* __restrict scale, const T* __restrict shift, T least,
+                           T* __restrict y) DEQ_INLINED {
+      for (int64_t k = 0; k < count; ++k, x += n, y += n) {
+        if (addend != nullptr) {
+          for (int64_t i = 0; i < n; ++i) {
+            const T value = scale[i] * x[i] + shift[i] + addend[i];
+            y[i] = value < least ? least : value;
+          }
+          addend += n;
+        } else {
+          for (int64_t i = 0; i < n; ++i) {
+            const T value = scale[i] * x[i] + shift[i];
+            y[i] = value < least ? least : value;
+          }
+        }
+      }
+    });
+
+/// pulled = g where y > 0, over n numbers.
+constexpr auto mask = vectorised([]<class T>(const T* __restrict g, const T* __restrict y,
+                                             int64_t n, T* __restrict pulled) DEQ_INLINED {
+  for (int64_t i = 0; i < n; ++i) pulled[i] = y[i] > 0 ? g[i] : 0;
+});
+
+/// sums[i] += g, products[i] += g·(x − mean) over `count` rows of n.
+constexpr auto add_products = vectorised(
+    []<class T>(const T* __restrict g, const T* __restrict x, int64_t count, int64_t n,
+                const T* __restrict mean, T* __restrict sums, T* __restrict products) DEQ_INLINED {
+      for (int64_t k = 0; k < count; ++k, g += n, x += n) {
+        for (int64_t i = 0; i < n; ++i) {
+          sums[i] += g[i];
+          products[i] += g[i] * (x[i] - mean[i]);
+        }
+      }
+    });
+
+/// out = a ⊙ pulled + b ⊙ (x − mean) + c; out may be pulled.
+constexpr auto combine =
+    vectorised([]<class T>(const T* pulled, const T* __restrict x, int64_t count, int64_t n,
+                           const T* __restrict mean, const T* __restrict a, const T* __restrict b,
+                           const T* __restrict c, T* out) DEQ_INLINED {
+      for (int64_t k = 0; k < count; ++k, pulled += n, x += n, out += n) {
+        for (int64_t i = 0; i < n; ++i) {
+          out[i] = a[i] * pulled[i] + b[i] * (x[i] - mean[i]) + c[i];
+        }
+      }
+    });
 
 template <class T>
 void forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,

@@ -15,55 +15,55 @@
 namespace deq::kernels {
 namespace {
 
-// NOLINTBEGIN(bugprone-macro-parentheses): T is a type.
-#define DEQ_GROUP_NORM_SECOND_FUNCTIONS(T)                                                        \
-  /* pulled = g where y > 0, over n numbers. */                                                   \
-  DEQ_VECTORISED void mask_into(const T* __restrict g, const T* __restrict y, int64_t n,          \
-                                T* __restrict pulled) {                                           \
-    for (int64_t i = 0; i < n; ++i) pulled[i] = y[i] > 0 ? g[i] : 0;                              \
-  }                                                                                               \
-  /* Over `count` rows of n, to five rows of sums: v, v d, g, g d, g v. */                        \
-  DEQ_VECTORISED void add_second(const T* __restrict v, const T* __restrict g,                    \
-                                 const T* __restrict x, const T* __restrict mean, int64_t count,  \
-                                 int64_t n, T* __restrict sums) {                                 \
-    for (int64_t k = 0; k < count; ++k, v += n, g += n, x += n) {                                 \
-      for (int64_t i = 0; i < n; ++i) {                                                           \
-        const T d = x[i] - mean[i];                                                               \
-        sums[i] += v[i];                                                                          \
-        sums[n + i] += v[i] * d;                                                                  \
-        sums[2 * n + i] += g[i];                                                                  \
-        sums[3 * n + i] += g[i] * d;                                                              \
-        sums[4 * n + i] += g[i] * v[i];                                                           \
-      }                                                                                           \
-    }                                                                                             \
-  }                                                                                               \
-  /* for_x = b0 v + b1 d + b2 g + b3, for_g = a0 v + a1 d + a2; for_g may be g. The rows of b and \
-     then of a follow each other. */                                                              \
-  DEQ_VECTORISED void write_second(const T* __restrict v, const T* g, const T* __restrict x,      \
-                                   const T* __restrict mean, const T* __restrict factors,         \
-                                   int64_t count, int64_t n, T* __restrict for_x, T* for_g) {     \
-    const T *const b = factors, *const a = factors + 4 * n;                                       \
-    for (int64_t k = 0; k < count; ++k, v += n, g += n, x += n, for_x += n, for_g += n) {         \
-      for (int64_t i = 0; i < n; ++i) {                                                           \
-        const T d = x[i] - mean[i];                                                               \
-        for_x[i] = b[i] * v[i] + b[n + i] * d + b[2 * n + i] * g[i] + b[3 * n + i];               \
-        for_g[i] = a[i] * v[i] + a[n + i] * d + a[2 * n + i];                                     \
-      }                                                                                           \
-    }                                                                                             \
-  }                                                                                               \
-  /* out = out (+ added), where y > 0. */                                                         \
-  DEQ_VECTORISED void add_and_mask_pixels(const T* __restrict added, const T* __restrict y,       \
-                                          int64_t n, T* __restrict out) {                         \
-    if (added != nullptr) {                                                                       \
-      for (int64_t i = 0; i < n; ++i) out[i] = y[i] > 0 ? out[i] + added[i] : 0;                  \
-    } else {                                                                                      \
-      for (int64_t i = 0; i < n; ++i) out[i] = y[i] > 0 ? out[i] : 0;                             \
-    }                                                                                             \
-  }
+/// pulled = g where y > 0, over n numbers.
+constexpr auto mask_into = vectorised([]<class T>(const T* __restrict g, const T* __restrict y,
+                                                  int64_t n, T* __restrict pulled) DEQ_INLINED {
+  for (int64_t i = 0; i < n; ++i) pulled[i] = y[i] > 0 ? g[i] : 0;
+});
 
-// NOLINTEND(bugprone-macro-parentheses)
-DEQ_GROUP_NORM_SECOND_FUNCTIONS(float)
-DEQ_GROUP_NORM_SECOND_FUNCTIONS(double)
+/// Over `count` rows of n, to five rows of sums: v, v d, g, g d, g v.
+constexpr auto add_second =
+    vectorised([]<class T>(const T* __restrict v, const T* __restrict g, const T* __restrict x,
+                           const T* __restrict mean, int64_t count, int64_t n, T* __restrict sums)
+                   DEQ_INLINED {
+                     for (int64_t k = 0; k < count; ++k, v += n, g += n, x += n) {
+                       for (int64_t i = 0; i < n; ++i) {
+                         const T d = x[i] - mean[i];
+                         sums[i] += v[i];
+                         sums[n + i] += v[i] * d;
+                         sums[2 * n + i] += g[i];
+                         sums[3 * n + i] += g[i] * d;
+                         sums[4 * n + i] += g[i] * v[i];
+                       }
+                     }
+                   });
+
+/// for_x = b0 v + b1 d + b2 g + b3, for_g = a0 v + a1 d + a2; for_g may be g. The rows of b and
+/// then of a follow each other.
+constexpr auto write_second =
+    vectorised([]<class T>(const T* __restrict v, const T* g, const T* __restrict x,
+                           const T* __restrict mean, const T* __restrict factors, int64_t count,
+                           int64_t n, T* __restrict for_x, T* for_g) DEQ_INLINED {
+      const T *const b = factors, *const a = factors + 4 * n;
+      for (int64_t k = 0; k < count; ++k, v += n, g += n, x += n, for_x += n, for_g += n) {
+        for (int64_t i = 0; i < n; ++i) {
+          const T d = x[i] - mean[i];
+          for_x[i] = b[i] * v[i] + b[n + i] * d + b[2 * n + i] * g[i] + b[3 * n + i];
+          for_g[i] = a[i] * v[i] + a[n + i] * d + a[2 * n + i];
+        }
+      }
+    });
+
+/// out = out (+ added), where y > 0.
+constexpr auto add_and_mask_pixels =
+    vectorised([]<class T>(const T* __restrict added, const T* __restrict y, int64_t n,
+                           T* __restrict out) DEQ_INLINED {
+      if (added != nullptr) {
+        for (int64_t i = 0; i < n; ++i) out[i] = y[i] > 0 ? out[i] + added[i] : 0;
+      } else {
+        for (int64_t i = 0; i < n; ++i) out[i] = y[i] > 0 ? out[i] : 0;
+      }
+    });
 
 using reference::GroupNormPoint;
 

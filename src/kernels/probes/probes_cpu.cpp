@@ -66,19 +66,13 @@ DEQ_HOST_DEVICE void fill_columns(const Draw& draw, int64_t group, int64_t begin
   }
 }
 
-// NOLINTBEGIN(bugprone-macro-parentheses): T is a type.
-#define DEQ_PROBE_FUNCTIONS(T)                                                                     \
-  DEQ_VECTORISED void normals(const Draw& draw, int64_t group, int64_t begin, int64_t end,         \
-                              T* out) {                                                            \
-    fill_columns<kNormalColumns>(draw, group, begin, end, out);                                    \
-  }                                                                                                \
-  DEQ_VECTORISED void signs(const Draw& draw, int64_t group, int64_t begin, int64_t end, T* out) { \
-    fill_columns<kSignColumns>(draw, group, begin, end, out);                                      \
-  }
+constexpr auto normals =
+    vectorised([]<class T>(const Draw& draw, int64_t group, int64_t begin, int64_t end, T* out)
+                   DEQ_INLINED { fill_columns<kNormalColumns>(draw, group, begin, end, out); });
 
-// NOLINTEND(bugprone-macro-parentheses)
-DEQ_PROBE_FUNCTIONS(float)
-DEQ_PROBE_FUNCTIONS(double)
+constexpr auto signs =
+    vectorised([]<class T>(const Draw& draw, int64_t group, int64_t begin, int64_t end, T* out)
+                   DEQ_INLINED { fill_columns<kSignColumns>(draw, group, begin, end, out); });
 
 }  // namespace
 

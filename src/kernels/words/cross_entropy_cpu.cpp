@@ -26,34 +26,37 @@ constexpr int64_t kScores = 256 * 512;          // of a block
 constexpr int64_t kFewest = 512, kMost = 8192;  // words of a block
 
 /// Adds the bias to a row of scores, fills it up to whole lanes with −∞ and gives its largest.
-DEQ_VECTORISED float add_bias(float* __restrict s, const float* __restrict bias, int64_t n) {
-  const int64_t whole = whole_lanes(n);
-  for (int64_t j = 0; j < n; ++j) s[j] += bias[j];
-  for (int64_t j = n; j < whole; ++j) s[j] = -std::numeric_limits<float>::infinity();
-  return largest_of(s, whole);
-}
+constexpr auto add_bias =
+    vectorised([](float* __restrict s, const float* __restrict bias, int64_t n) DEQ_INLINED {
+      const int64_t whole = whole_lanes(n);
+      for (int64_t j = 0; j < n; ++j) s[j] += bias[j];
+      for (int64_t j = n; j < whole; ++j) s[j] = -std::numeric_limits<float>::infinity();
+      return largest_of(s, whole);
+    });
 
 /// Σ exp(s − most) over whole lanes; what fills them up adds next to nothing.
-DEQ_VECTORISED float sum_exponentials(const float* __restrict s, float most, int64_t n) {
-  constexpr int64_t kAtOnce = 16 * kLanes;  // a sum in the loop would not be vectorised
-  FloatLanes sums{};
-  float terms[kAtOnce];
-  for (int64_t first = 0; first < n; first += kAtOnce) {
-    const int64_t count = std::min(kAtOnce, whole_lanes(n - first));
-    for (int64_t j = 0; j < count; ++j) terms[j] = exponential(s[first + j] - most);
-    for (int64_t j = 0; j < count; j += kLanes) sums += lanes(terms + j);
-  }
-  return sum_of(sums);
-}
+constexpr auto sum_exponentials =
+    vectorised([](const float* __restrict s, float most, int64_t n) DEQ_INLINED {
+      constexpr int64_t kAtOnce = 16 * kLanes;  // a sum in the loop would not be vectorised
+      FloatLanes sums{};
+      float terms[kAtOnce];
+      for (int64_t first = 0; first < n; first += kAtOnce) {
+        const int64_t count = std::min(kAtOnce, whole_lanes(n - first));
+        for (int64_t j = 0; j < count; ++j) terms[j] = exponential(s[first + j] - most);
+        for (int64_t j = 0; j < count; j += kLanes) sums += lanes(terms + j);
+      }
+      return sum_of(sums);
+    });
 
 /// s = exp(s + bias − log_sum)·g, in place, also added to `total`.
-DEQ_VECTORISED void pull_back_words(float* __restrict s, const float* __restrict bias,
-                                    float log_sum, float g, int64_t n, float* __restrict total) {
-  for (int64_t j = 0; j < n; ++j) {
-    s[j] = exponential(s[j] + bias[j] - log_sum) * g;
-    total[j] += s[j];
-  }
-}
+constexpr auto pull_back_words =
+    vectorised([](float* __restrict s, const float* __restrict bias, float log_sum, float g,
+                  int64_t n, float* __restrict total) DEQ_INLINED {
+      for (int64_t j = 0; j < n; ++j) {
+        s[j] = exponential(s[j] + bias[j] - log_sum) * g;
+        total[j] += s[j];
+      }
+    });
 
 /// Words of a block, in whole lanes: the more, the fewer vectors there are.
 int64_t block_words(const at::Tensor& vectors) {
