@@ -131,7 +131,9 @@ class Comparison(ABC):
         parser.add_argument("--binary", type=pathlib.Path, default=BINARY)
         parser.add_argument("--out", type=pathlib.Path)
         arguments = parser.parse_args()
-        results = {"torch": torch.__version__, "rows": [], "memory": []}
+        capability = torch.backends.cpu.get_cpu_capability()
+        print(f"torch {torch.__version__}, {capability}, {torch.get_num_threads()} threads", flush=True)
+        results = {"torch": torch.__version__, "cpu_capability": capability, "rows": [], "memory": []}
         with tempfile.TemporaryDirectory() as folder:
             file = str(pathlib.Path(folder) / "problem.safetensors")
             self.write_problem(file, arguments)

@@ -37,8 +37,9 @@ class Measurement {
 
  private:
   Json measured() {
-    Json result{
-        {"subject", subject_.name()}, {"device", arguments_.device}, {"solver", arguments_.solver}};
+    Json result{{"subject", subject_.name()},
+                {"device", instructions_of(device_)},
+                {"solver", arguments_.solver}};
     const TensorFloat32Scope products(arguments_.precision, device_);
     const auto ceilings = measure_ceilings(device_, product_type(arguments_.precision));
     const auto n = arguments_.inference;

@@ -1,5 +1,6 @@
 #include "bench/stopwatch.h"
 
+#include <ATen/Version.h>
 #include <ATen/ops/matmul.h>
 #include <torch/cuda.h>
 #include <torch/types.h>
@@ -22,6 +23,10 @@ double once_ms(const torch::Device& device, const std::function<void()>& work) {
 }
 
 }  // namespace
+
+std::string instructions_of(const torch::Device& device) {
+  return device.is_cpu() ? "cpu, " + at::get_cpu_capability() : device.str();
+}
 
 void wait_for(const torch::Device& device) {
   if (device.is_cuda()) torch::cuda::synchronize(device.index());

@@ -3,8 +3,12 @@
 #include <torch/types.h>
 
 #include <functional>
+#include <string>
 
 namespace deq::lab::cli {
+
+/// The device, and of the CPU the instructions that kernels use: "cpu, AVX512".
+std::string instructions_of(const torch::Device& device);
 
 /// Returns when the device has nothing left to do.
 void wait_for(const torch::Device& device);
