@@ -20,10 +20,13 @@ void bench_solvers(const BenchArguments& arguments) {
   const auto start = torch::zeros_like(x);
   const Problem problem{.f = [&](const torch::Tensor& z) { return torch::addcmul(x, a, z); }};
   const auto ceilings = measure_ceilings(device, product_type(arguments.precision));
-  nlohmann::ordered_json result{
-      {"device", instructions_of(device)}, {"batch", arguments.batch}, {"dim", arguments.dim}, {"ceiling_bytes_per_s", ceilings.bytes}};
+  nlohmann::ordered_json result{{"device", instructions_of(device)},
+                                {"batch", arguments.batch},
+                                {"dim", arguments.dim},
+                                {"ceiling_bytes_per_s", ceilings.bytes}};
   std::cout << fmt::format("{} samples of {} numbers on {}; copies reach {:.0f} GB/s\n",
-                           arguments.batch, arguments.dim, instructions_of(device), 1e-9 * ceilings.bytes);
+                           arguments.batch, arguments.dim, instructions_of(device),
+                           1e-9 * ceilings.bytes);
   for (const std::string name : {"picard", "anderson", "broyden", "broyden-bfloat16"}) {
     const auto ms = [&](int64_t evaluations) {
       const Solver with(bench_solver(name, evaluations));
