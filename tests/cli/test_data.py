@@ -1,4 +1,4 @@
-"""Image data as a user brings it: looked at, checked, packed, unpacked; whole and damaged."""
+"""Data as a user brings it: looked at, checked, packed, unpacked; whole and damaged. And puzzles made here."""
 
 import io
 import json
@@ -269,9 +269,54 @@ class Misuse(DataTest):
         self.assertIn("holds no images", self.refused("data", "pack", "empty", "out"))
 
     def test_help(self):
-        for command in ("summary", "check", "pack", "prepare"):
+        for command in ("summary", "check", "pack", "prepare", "make"):
             self.assertIn(command, self.deq("data", "--help").stdout)
             self.assertIn(f"Usage: deq data {command}", self.deq("data", command, "--help").stdout)
+
+
+class Make(ProgramTest):
+    def sudoku(self, out, *arguments):
+        """What the program says, and the lines of both tables."""
+        said = json.loads(self.deq("data", "make", "sudoku", out, *arguments, "--json").stdout)
+        return said, [(self.folder / out / f"{split}.csv").read_text().splitlines() for split in ("train", "test")]
+
+    def test_puzzles_of_both_splits(self):
+        for boxes, cells in (("2x3", 36), ("3x3", 81)):
+            said, tables = self.sudoku(boxes, "--boxes", boxes, "--train", "30", "--test", "7", "--seed", str(SEED))
+            self.assertEqual([split["puzzles"] for split in said["splits"]], [30, 7])
+            questions = []
+            for lines in tables:
+                self.assertEqual(lines[0], "source,question,answer,rating")
+                for line in lines[1:]:
+                    _, question, answer, rating = line.split(",")
+                    self.assertEqual((len(question), len(answer)), (cells, cells))
+                    self.assertTrue(all(q in (".", a) for q, a in zip(question, answer)), line)
+                    self.assertGreaterEqual(int(rating), 0)
+                    questions.append(question)
+            self.assertEqual(len(set(questions)), 37)
+
+    def test_the_seed_decides(self):
+        few = ("--train", "5", "--test", "5")
+        first = self.sudoku("first", *few, "--seed", "1")[1]
+        self.assertEqual(self.sudoku("again", *few, "--seed", "1")[1], first)
+        self.assertNotEqual(self.sudoku("other", *few, "--seed", "2")[1], first)
+
+    def test_hard_ones_only(self):
+        said, _ = self.sudoku("hard", "--train", "10", "--test", "2", "--rating", "12")
+        self.assertTrue(all(split["least_rating"] >= 12 for split in said["splits"]), said)
+
+    def test_what_cannot_be_done(self):
+        self.deq("data", "make", "sudoku", "out", "--train", "2", "--test", "2", "--boxes", "2x2")
+        before = (self.folder / "out/train.csv").read_bytes()
+        self.assertIn("exists already", self.refused("data", "make", "sudoku", "out"))
+        self.assertEqual((self.folder / "out/train.csv").read_bytes(), before)
+        for arguments, why in (
+                (["--boxes", "5x5"], "--boxes: must be 2x2, 2x3, 2x4 or 3x3, not 5x5"),
+                (["--train", "0"], "--train: must be a whole number above zero, not 0"),
+                (["--rating", "-1"], "--rating: must be a whole number, zero or above, not -1"),
+                (["--seed", "x"], "--seed: must be a whole number, zero or above, not x")):
+            self.assertIn(why, self.deq("data", "make", "sudoku", "new", *arguments, status=2).stderr)
+        self.assertFalse((self.folder / "new").exists())
 
 
 class Text(ProgramTest):

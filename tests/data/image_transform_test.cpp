@@ -10,7 +10,7 @@
 #include "deq/core/error.h"
 #include "deq/lab/data/images/image_decode.h"
 #include "kernels/probes/philox.h"
-#include "lab/data/images/image_random.h"
+#include "lab/base/keyed_numbers.h"
 #include "lab/data/images/image_window.h"
 #include "support/seed.h"
 

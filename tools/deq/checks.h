@@ -10,14 +10,20 @@
 
 namespace deq::lab::cli {
 
-/// Refuses, in a sentence, what is no whole number above zero; CLI11's own check prints an
-/// interval.
-inline std::string positive_whole_number(const std::string& text) {
+/// Whether a text is a whole number, and not below another.
+inline bool is_whole_number(const std::string& text, long long least) {
   long long value = 0;
   const auto* end = text.data() + text.size();
   const auto [stop, failure] = std::from_chars(text.data(), end, value);
-  if (failure == std::errc{} && stop == end && value > 0) return "";
-  return "must be a whole number above zero, not " + text;
+  return failure == std::errc{} && stop == end && value >= least;
+}
+
+/// Refuse, in a sentence, what is no such number; CLI11's own check prints an interval.
+inline std::string positive_whole_number(const std::string& text) {
+  return is_whole_number(text, 1) ? "" : "must be a whole number above zero, not " + text;
+}
+inline std::string whole_number(const std::string& text) {
+  return is_whole_number(text, 0) ? "" : "must be a whole number, zero or above, not " + text;
 }
 
 /// Of several such numbers with commas between them. Says of the first part that is none.

@@ -4,16 +4,15 @@
 #include <memory>
 
 #include "checks.h"
-#include "commands.h"
 #include "core/require.h"
+#include "data_make.h"
 #include "data_text.h"
+#include "data_work.h"
 #include "deq/lab/base/errors.h"
 #include "deq/lab/data/images/archive.h"
 #include "deq/lab/data/images/cifar.h"
 #include "deq/lab/data/images/pack_splits.h"
 #include "lab/io/atomic_folder.h"
-#include "lab/train/interruption.h"
-#include "progress.h"
 
 namespace deq::lab::cli {
 namespace {
@@ -28,17 +27,6 @@ struct DataArguments {
 };
 
 constexpr int kSomethingIsWrong = 1;
-
-/// Throws where a signal asked for an end, so that what is half done is cleared away.
-void stop_if_interrupted() {
-  if (const int signal = Interruption::requested()) throw ExitStatus{128 + signal};
-}
-
-std::function<void(int64_t, int64_t)> shown_by(const std::shared_ptr<ProgressBar>& bar) {
-  return [bar](int64_t done, int64_t total) {
-    bar->update(done, total, [] { return ProgressBar::Facts{}; });
-  };
-}
 
 ImageCheck look_at(const fs::path& folder, bool quiet, std::optional<int64_t> max_images) {
   const auto bar = std::make_shared<ProgressBar>("decoding", "images", quiet);
@@ -99,10 +87,7 @@ void pack(const DataArguments& arguments) {
       arguments.in, arguments.out,
       {.shard_bytes = arguments.shard_mib << 20,
        .on_unreadable = arguments.skip_unreadable ? OnUnreadable::Skip : OnUnreadable::Fail,
-       .progress = [show = shown_by(bar)](int64_t done, int64_t total) {
-         stop_if_interrupted();
-         show(done, total);
-       }});
+       .progress = shown_and_stopped_by(bar)});
   bar->clear();
   auto splits = nlohmann::ordered_json::array();
   for (const auto& [name, report] : packed) {
@@ -249,12 +234,13 @@ void add_prepare(CLI::App& data) {
 
 void add_data(CLI::App& program) {
   auto* data = program.add_subcommand(
-      "data", "Look at images and texts, check them; pack and prepare images.");
+      "data", "Look at images and texts, check them; pack and prepare images; make puzzles.");
   data->require_subcommand(1);
   add_summary(*data);
   add_check(*data);
   add_pack(*data);
   add_prepare(*data);
+  add_make(*data);
 }
 
 }  // namespace deq::lab::cli

@@ -20,6 +20,7 @@ enum class RandomStream : uint64_t {
   TrainingSubset = 200,
   ValidationSubset = 201,
   SegmentationWeights = 300,
+  Puzzles = 400,
   StabilitySpectrum = 900,
   StabilityProbes = 901,
   StabilitySamples = 902,

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "core/require.h"
-#include "lab/data/images/image_random.h"
+#include "lab/base/keyed_numbers.h"
 
 namespace deq::lab {
 namespace {

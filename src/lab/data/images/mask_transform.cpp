@@ -5,8 +5,8 @@
 
 #include "core/require.h"
 #include "deq/lab/data/images/mask_decode.h"
+#include "lab/base/keyed_numbers.h"
 #include "lab/data/images/image_normalisation.h"
-#include "lab/data/images/image_random.h"
 #include "lab/data/images/image_window.h"
 
 // A random scale s followed by a crop of h × w is a window of h/s × w/s, resized to h × w: the same

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace deq::lab {
+
+/// A grid has as many rows, columns, boxes and digits as a box has cells: 4 to 9.
+struct SudokuShape {
+  int64_t box_rows = 3, box_columns = 3;
+
+  int64_t side() const { return box_rows * box_columns; }
+  int64_t cells() const { return side() * side(); }
+  bool operator==(const SudokuShape&) const = default;
+};
+
+/// Row by row: a digit from 1 on, 0 where the cell is blank.
+using SudokuGrid = std::vector<uint8_t>;
+
+/// The solver writes what can stand in one place only, or what alone can stand in a place. Where
+/// neither is left, it tries the digits of a cell that has the fewest, in order, and goes on until
+/// all have been tried.
+struct SudokuSearch {
+  int64_t solutions = 0;  ///< that were found; the search ends with the last one asked for
+  int64_t vain = 0;       ///< digits that were tried and led to none
+  SudokuGrid answer;      ///< the first one, or nothing
+};
+
+/// Throws Error where the shape is none, or the grid is not one of it.
+SudokuSearch solve_sudoku(const SudokuShape& shape, const SudokuGrid& question, int64_t most = 2);
+
+/// A question with one answer. Its rating is the number of digits that the solver tries in vain.
+struct Sudoku {
+  SudokuGrid question, answer;
+  int64_t rating = 0;
+
+  bool operator==(const Sudoku&) const = default;
+};
+
+/// The one that belongs to a key: without any of its digits it would have several answers.
+Sudoku make_sudoku(const SudokuShape& shape, uint64_t key);
+
+/// The same puzzle in another guise, which belongs to a key: digits renamed, rows and columns
+/// swapped within their bands and bands among each other, and mirrored along the diagonal where
+/// boxes are square. The solver may take more or fewer steps; the rating stays what it was.
+Sudoku in_another_guise(const SudokuShape& shape, const Sudoku& puzzle, uint64_t key);
+
+}  // namespace deq::lab
