@@ -33,19 +33,19 @@ __global__ void __launch_bounds__(kGroupNormThreads, 2)
   extern __shared__ double shared[];
   __shared__ double group_means[2 * kMostBundled];
   F* const scratch = reinterpret_cast<F*>(shared);
-  const Place place = place_of<V>(plan);
-  const Y* const g = of_sample(gs, g_stride, place);
-  const T* const x = of_sample(xs, x_stride, place);
-  const Y* const y = of_sample(ys, y_stride, place);
-  const F mean = means[place.group], rstd = rstds[place.group];
+  const Share share = share_of<V>(plan);
+  const Y* const g = of_sample(gs, g_stride, share);
+  const T* const x = of_sample(xs, x_stride, share);
+  const Y* const y = of_sample(ys, y_stride, share);
+  const F mean = means[share.group], rstd = rstds[share.group];
   F weight[V], own[2][V] = {};  // Σ ∂y, Σ ∂y x̂
-  load_or(F(1), weights, place.channel, weight);
+  load_or(F(1), weights, share.channel, weight);
   // Vectors of one pixel of every thread lie side by side.
   const int row = static_cast<int>(blockDim.x) * V, own_vector = static_cast<int>(threadIdx.x) * V;
   Y* const kept_g = reinterpret_cast<Y*>(shared + kept_from);
   T* const kept_x = reinterpret_cast<T*>(kept_g + pixels_of_thread(plan) * row);
   int kept = own_vector;
-  for_pixels<0>(place, plan, [&](int, int at) {
+  for_pixels<0>(share, plan, [&](int, int at) {
     F pulled[V], values[V];
     load_pulled(g, y, at, pulled);
     load(x + at, values);
@@ -67,19 +67,19 @@ __global__ void __launch_bounds__(kGroupNormThreads, 2)
     sums[1] += weight[k] * own[1][k];
   }
   mean_over_groups<V>(sums, plan, scratch, group_means);
-  const F of_a = static_cast<F>(group_means[2 * place.own]);
-  const F of_a_normal = static_cast<F>(group_means[2 * place.own + 1]);
+  const F of_a = static_cast<F>(group_means[2 * share.own]);
+  const F of_a_normal = static_cast<F>(group_means[2 * share.own + 1]);
   if (channel_sums != nullptr) {
     const int64_t samples = gridDim.x / (plan.groups / plan.bundle);
     sum_over_lanes(own, plan, scratch,
-                   channel_sums + place.sample * plan.channels + place.first_channel,
+                   channel_sums + share.sample * plan.channels + share.first_channel,
                    samples * plan.channels);
   }
 
-  T* const for_x = of_dense_sample(for_xs, plan, place);
-  T* const for_addend = of_dense_sample(for_addends, plan, place);
+  T* const for_x = of_dense_sample(for_xs, plan, share);
+  T* const for_addend = of_dense_sample(for_addends, plan, share);
   kept = own_vector;
-  for_pixels<0>(place, plan, [&](int, int at) {
+  for_pixels<0>(share, plan, [&](int, int at) {
     F pulled[V], values[V];
     if constexpr (Kept) {
       load(kept_g + kept, pulled);

@@ -32,7 +32,7 @@ struct Plan {
 };
 
 /// What a thread owns.
-struct Place {
+struct Share {
   int64_t sample;
   int first_channel;  // of the block
   int channel;        // the first of its own
@@ -42,34 +42,34 @@ struct Place {
 };
 
 template <int V>
-__device__ Place place_of(const Plan& plan) {
+__device__ Share share_of(const Plan& plan) {
   const int bundles = plan.groups / plan.bundle;
   const int column = static_cast<int>(threadIdx.x) % plan.columns;
   const int lane = static_cast<int>(threadIdx.x) / plan.columns;
   const int first_group = static_cast<int>(blockIdx.x) % bundles * plan.bundle;
-  Place place;
-  place.sample = blockIdx.x / bundles;
-  place.first_channel = first_group * plan.per_group;
-  place.channel = place.first_channel + column * V;
-  place.own = column * V / plan.per_group;
-  place.group = place.sample * plan.groups + first_group + place.own;
-  place.pixel = lane < plan.lanes ? lane : plan.pixels;
-  return place;
+  Share share;
+  share.sample = blockIdx.x / bundles;
+  share.first_channel = first_group * plan.per_group;
+  share.channel = share.first_channel + column * V;
+  share.own = column * V / plan.per_group;
+  share.group = share.sample * plan.groups + first_group + share.own;
+  share.pixel = lane < plan.lanes ? lane : plan.pixels;
+  return share;
 }
 
 /// body(i, offset from the sample's start) for all pixels of the thread. With N > 0 there are at
 /// most N, and i counts them: as the loop is unrolled, arrays with that index are registers.
 template <int N, class Body>
-__device__ __forceinline__ void for_pixels(const Place& place, const Plan& plan, const Body& body) {
+__device__ __forceinline__ void for_pixels(const Share& share, const Plan& plan, const Body& body) {
   if constexpr (N > 0) {
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      const int pixel = place.pixel + i * plan.lanes;
+      const int pixel = share.pixel + i * plan.lanes;
       if (pixel < plan.pixels) body(i, pixel * plan.channels);
     }
   } else {
 #pragma unroll 4
-    for (int pixel = place.pixel; pixel < plan.pixels; pixel += plan.lanes) {
+    for (int pixel = share.pixel; pixel < plan.pixels; pixel += plan.lanes) {
       body(0, pixel * plan.channels);
     }
   }
@@ -141,14 +141,14 @@ __device__ void load_pulled(const Y* g, const Y* y, int64_t at, F (&pulled)[V]) 
 }
 
 template <class T>
-__device__ const T* of_sample(const T* images, int64_t stride, const Place& place) {
-  return images == nullptr ? nullptr : images + place.sample * stride + place.channel;
+__device__ const T* of_sample(const T* images, int64_t stride, const Share& share) {
+  return images == nullptr ? nullptr : images + share.sample * stride + share.channel;
 }
 
 template <class T>
-__device__ T* of_dense_sample(T* images, const Plan& plan, const Place& place) {
+__device__ T* of_dense_sample(T* images, const Plan& plan, const Share& share) {
   if (images == nullptr) return nullptr;
-  return images + place.sample * plan.pixels * plan.channels + place.channel;
+  return images + share.sample * plan.pixels * plan.channels + share.channel;
 }
 
 inline Plan plan_of(const GroupNormShape& shape, int width, int bytes) {

@@ -32,11 +32,11 @@ __global__ void __launch_bounds__(kGroupNormThreads, 2)
                    F* __restrict__ means, F* __restrict__ rstds, Plan plan, double eps, bool relu) {
   extern __shared__ double shared[];
   __shared__ double moments[2 * kMostBundled];
-  const Place place = place_of<V>(plan);
-  const T* const x = of_sample(xs, x_stride, place);
+  const Share share = share_of<V>(plan);
+  const T* const x = of_sample(xs, x_stride, share);
   Vector<T, V> kept[N > 0 ? N : 1];
   if constexpr (N > 0) {
-    for_pixels<N>(place, plan, [&](int i, int at) { kept[i] = vector_at<V>(x + at); });
+    for_pixels<N>(share, plan, [&](int i, int at) { kept[i] = vector_at<V>(x + at); });
 #pragma unroll
     for (int i = 0; i < N; ++i) keep_packed(kept[i]);
   }
@@ -47,10 +47,10 @@ __global__ void __launch_bounds__(kGroupNormThreads, 2)
       load(x + at, values);
     }
   };
-  const int64_t first = place.first_channel + place.own * plan.per_group;
-  const F pivot = static_cast<F>(xs[place.sample * x_stride + first]);
+  const int64_t first = share.first_channel + share.own * plan.per_group;
+  const F pivot = static_cast<F>(xs[share.sample * x_stride + first]);
   F sums[2] = {};
-  for_pixels<N>(place, plan, [&](int i, int at) {
+  for_pixels<N>(share, plan, [&](int i, int at) {
     F values[V];
     load_x(i, at, values);
 #pragma unroll
@@ -63,24 +63,24 @@ __global__ void __launch_bounds__(kGroupNormThreads, 2)
   mean_over_groups<V>(sums, plan, reinterpret_cast<F*>(shared), moments);
 #pragma unroll
   for (int i = 0; i < N; ++i) keep_packed(kept[i]);
-  const double away = moments[2 * place.own];
-  double variance = moments[2 * place.own + 1] - away * away;
+  const double away = moments[2 * share.own];
+  double variance = moments[2 * share.own + 1] - away * away;
   variance = variance < 0 ? 0 : variance;  // NaN stays
   const F mean = static_cast<F>(static_cast<double>(pivot) + away);
   const F rstd = F(1) / sqrt(static_cast<F>(variance + eps));
-  if (threadIdx.x < plan.columns && place.channel == first) {
-    means[place.group] = mean;
-    rstds[place.group] = rstd;
+  if (threadIdx.x < plan.columns && share.channel == first) {
+    means[share.group] = mean;
+    rstds[share.group] = rstd;
   }
 
   F scale[V], shift[V];
-  load_or(F(1), weights, place.channel, scale);
-  load_or(F(0), biases, place.channel, shift);
+  load_or(F(1), weights, share.channel, scale);
+  load_or(F(0), biases, share.channel, shift);
 #pragma unroll
   for (int k = 0; k < V; ++k) scale[k] *= rstd;
-  const T* const addend = of_sample(addends, addend_stride, place);
-  Y* const y = ys + place.sample * y_stride + place.channel;
-  for_pixels<N>(place, plan, [&](int i, int at) {
+  const T* const addend = of_sample(addends, addend_stride, share);
+  Y* const y = ys + share.sample * y_stride + share.channel;
+  for_pixels<N>(share, plan, [&](int i, int at) {
     F values[V], added[V] = {};
     load_x(i, at, values);
     if (addend != nullptr) load(addend + at, added);

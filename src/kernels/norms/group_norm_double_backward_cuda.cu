@@ -19,17 +19,17 @@ __global__ void __launch_bounds__(kGroupNormThreads)
   extern __shared__ double shared[];
   __shared__ double group_means[kSums * kMostBundled];
   F* const scratch = reinterpret_cast<F*>(shared);
-  const Place place = place_of<V>(plan);
-  const T* const v = of_sample(vs, v_stride, place);
-  const Y* const g = of_sample(gs, g_stride, place);
-  const T* const x = of_sample(xs, x_stride, place);
-  const Y* const y = of_sample(ys, y_stride, place);
-  const F mean = means[place.group], rstd = rstds[place.group];
+  const Share share = share_of<V>(plan);
+  const T* const v = of_sample(vs, v_stride, share);
+  const Y* const g = of_sample(gs, g_stride, share);
+  const T* const x = of_sample(xs, x_stride, share);
+  const Y* const y = of_sample(ys, y_stride, share);
+  const F mean = means[share.group], rstd = rstds[share.group];
   F weight[V], of_g[V] = {}, of_g_normal[V] = {}, of_g_v[V] = {};  // Σ ∂y, Σ ∂y x̂, Σ ∂y v
   F sums[kSums] = {};
-  load_or(F(1), weights, place.channel, weight);
+  load_or(F(1), weights, share.channel, weight);
 #pragma unroll 2
-  for (int pixel = place.pixel; pixel < plan.pixels; pixel += plan.lanes) {
+  for (int pixel = share.pixel; pixel < plan.pixels; pixel += plan.lanes) {
     const int64_t at = static_cast<int64_t>(pixel) * plan.channels;
     F cotangent[V], pulled[V], values[V];
     load(v + at, cotangent);
@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(kGroupNormThreads)
     sums[4] += weight[k] * of_g_v[k];
   }
   mean_over_groups<V>(sums, plan, scratch, group_means);
-  const double* const own = group_means + kSums * place.own;
+  const double* const own = group_means + kSums * share.own;
   const F of_v = static_cast<F>(own[0]), of_v_normal = static_cast<F>(own[1]);
   const F of_a = static_cast<F>(own[2]), of_a_normal = static_cast<F>(own[3]);
   const F together = static_cast<F>(own[4] - own[0] * own[2] - own[1] * own[3]);
@@ -63,14 +63,14 @@ __global__ void __launch_bounds__(kGroupNormThreads)
       for_weight[0][k] = rstd * (of_g_v[k] - of_v * of_g[k] - of_v_normal * of_g_normal[k]);
     }
     sum_over_lanes(for_weight, plan, scratch,
-                   channel_sums + place.sample * plan.channels + place.first_channel, 0);
+                   channel_sums + share.sample * plan.channels + share.first_channel, 0);
   }
 
-  const T* const v_addend = of_sample(v_addends, v_addend_stride, place);
-  Y* const for_g = of_dense_sample(for_gs, plan, place);
-  T* const for_x = of_dense_sample(for_xs, plan, place);
+  const T* const v_addend = of_sample(v_addends, v_addend_stride, share);
+  Y* const for_g = of_dense_sample(for_gs, plan, share);
+  T* const for_x = of_dense_sample(for_xs, plan, share);
 #pragma unroll 2
-  for (int pixel = place.pixel; pixel < plan.pixels; pixel += plan.lanes) {
+  for (int pixel = share.pixel; pixel < plan.pixels; pixel += plan.lanes) {
     const int64_t at = static_cast<int64_t>(pixel) * plan.channels;
     F cotangent[V], pulled[V], values[V], pushed[V] = {};
     load(v + at, cotangent);
