@@ -144,7 +144,7 @@ void bind_layer(py::module_& module) {
             return solver.solve(problem, z0, observe);
           },
           py::arg("f"), py::arg("z0"), py::arg("callback") = py::none(),
-          "Solves z = f(z) from z0 [B, D]. Records no autograd graph.")
+          "Solves z = f(z) from z0 [B, D]. Builds no autograd graph.")
       .def_property_readonly("options",
                              [](const Solver& solver) { return py::cast(solver.options()); });
 

@@ -188,7 +188,7 @@ TEST_P(Loading, EndsInMidLoad) {
   }
 }
 
-TEST_P(Loading, RecordsNoGraphAndStaysInItsThread) {
+TEST_P(Loading, BuildsNoGraphAndStaysInItsThread) {
   class Watching : public Counted {
    public:
     Watching() : Counted(3) {}
