@@ -8,7 +8,7 @@
 
 namespace deq::fuzz {
 
-// A million places in a table of which nothing is known.
+// A million cells of a table of which nothing is known.
 const size_t kSpareBytes = size_t{64} << 20;
 
 void read(std::string_view input) {
