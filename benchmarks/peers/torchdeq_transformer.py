@@ -118,7 +118,7 @@ class Attention(nn.Module):
 
 
 def shifted(scores):
-    """Row i moves left until its distance 0 is in its own column, the last but q − 1 − i."""
+    """Row i moves left until its distance 0 is in its own column, q − 1 − i before the last."""
     batch, heads, queries, keys = scores.shape
     padded = F.pad(scores, (1, 0)).view(batch, heads, keys + 1, queries)
     return padded[:, :, 1:].reshape(batch, heads, queries, keys)

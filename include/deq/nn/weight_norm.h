@@ -21,8 +21,8 @@ class LayerWeight {
   LayerWeight(torch::nn::Module& owner, const std::string& name, const torch::Tensor& initial,
               bool normalised);
 
-  /// The weight to compute with, on the tape. A cell asks for it in prepare(), once a solve; under
-  /// autocast it comes in the type that autocast would otherwise cast it to at every step.
+  /// The weight to compute with, on the tape. A cell asks for it in prepare(), once per solve;
+  /// under autocast it comes in the type that autocast would otherwise cast it to at every step.
   torch::Tensor value() const;
 
  private:
