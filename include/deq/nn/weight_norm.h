@@ -10,7 +10,7 @@ namespace deq {
 /// ‖vᵢ‖₂ of every slice vᵢ = v[i, …], shaped [n, 1, …, 1].
 torch::Tensor slice_norms(const torch::Tensor& v);
 
-/// LayerWeight normalisation over the first dimension:  wᵢ = gᵢ vᵢ / ‖vᵢ‖₂,  g shaped [n, 1, …, 1].
+/// Weight normalisation over the first dimension:  wᵢ = gᵢ vᵢ / ‖vᵢ‖₂,  g shaped [n, 1, …, 1].
 torch::Tensor normalised_weight(const torch::Tensor& v, const torch::Tensor& g);
 
 /// A layer's weight, kept as it is or as a length and a direction.
