@@ -39,8 +39,9 @@ void check_split(const ImageCheck::Split& split, ImageCheck& check) {
     check.problems.push_back({path_within(name, image.name), image.reason});
   }
   for (const auto& [class_name, images] : summary.classes) {
-    if (images == 0)
+    if (images == 0) {
       check.problems.push_back({path_within(name, class_name), "the class has no image"});
+    }
   }
 }
 
