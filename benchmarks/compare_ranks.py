@@ -38,7 +38,7 @@ def run_all(commands: list[list[str]]) -> None:
             raise SystemExit(f"a run failed with status {process.returncode}")
 
 
-def seconds_a_step(run: pathlib.Path, samples: int) -> float:
+def seconds_per_step(run: pathlib.Path, samples: int) -> float:
     lines = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
     rates = [line["samples_per_s"] for line in lines if line["split"] == "train"]
     return statistics.median(samples / rate for rate in rates[1:])
@@ -55,12 +55,12 @@ def main() -> None:
         folder = pathlib.Path(folder)
         apart = [folder / f"apart-{rank}" for rank in range(arguments.ranks)]
         run_all([command(arguments, arguments.samples, run) for run in apart])
-        alone = statistics.mean(seconds_a_step(run, arguments.samples) for run in apart)
+        alone = statistics.mean(seconds_per_step(run, arguments.samples) for run in apart)
         together = folder / "together"
         samples = arguments.samples * arguments.ranks
         run_all([command(arguments, samples, together, "--nproc", str(arguments.ranks))])
-        shared = seconds_a_step(together, samples)
-    print(f"{arguments.ranks} processes, {arguments.samples} samples each: apart {alone:.3f} s a step, together {shared:.3f} s, "
+        shared = seconds_per_step(together, samples)
+    print(f"{arguments.ranks} processes, {arguments.samples} samples each: apart {alone:.3f} s per step, together {shared:.3f} s, "
           f"outside compute {100 * (1 - alone / shared):.1f}%")
 
 

@@ -83,8 +83,8 @@ function(deq_target_defaults target)
 endfunction()
 
 # deq_add_library(target SHARED|STATIC OUTPUT <name> EXPORT <name> SOURCES <file> ... [USES <target> ...]
-# UNITY <files per unit>): one of our libraries, deq::<export>. Only names of namespace deq are visible in
-# a shared one.
+# UNITY <files per unit>): one of our libraries, deq::<export>. In a shared one only names of namespace deq
+# are visible, and templates of std and torch over its types.
 function(deq_add_library target kind)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "OUTPUT;EXPORT;UNITY" "SOURCES;USES")
   add_library(${target} ${kind} ${arg_SOURCES})

@@ -1,7 +1,7 @@
 // An equilibrium layer on a GPU, where there is one: to(device) is all it takes.
 //
 // The same layer is solved and differentiated on the device in float32, and on the CPU in float64.
-// Without a GPU both are the CPU.
+// Without a GPU both are the CPU. Which device it was, and why, is said on the error output.
 //
 // Expected output (numbers to 0%):
 //
@@ -49,8 +49,9 @@ const char* agrees(const torch::Tensor& one, const torch::Tensor& other) {
 
 int main() {
   torch::manual_seed(0);
-  const auto device = torch::cuda::is_available() ? torch::kCUDA : torch::kCPU;
-  std::cerr << "device: " << torch::Device(device) << '\n';
+  const auto& cuda = deq::cuda_status();
+  const auto device = cuda.available ? torch::kCUDA : torch::kCPU;
+  std::cerr << "device: " << (cuda.available ? "cuda" : "cpu, because " + cuda.reason) << '\n';
 
   const deq::Broyden solver{.tol = {.rtol = 1e-5}};
   deq::Equilibrium layer(

@@ -34,7 +34,7 @@ def room_of(path, rooms):
     return max(found, key=len, default=None)
 
 
-def place_of(include, file):
+def path_of(include, file):
     """The path that an include names, relative to the rooms; None where it is not ours."""
     if include.startswith("deq/"):
         return include[len("deq/"):] if (ROOT / "include" / include).exists() else None
@@ -56,7 +56,7 @@ def faults_of(file, rooms):
     for include in INCLUDE.findall(file.read_text(encoding="utf-8")):
         if include in EVERYWHERE:
             continue
-        target = place_of(include, file)
+        target = path_of(include, file)
         if target is None:
             faults.append(f'{path}: "{include}" is not found')
             continue

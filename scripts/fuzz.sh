@@ -26,7 +26,7 @@ done
 
 python3 tests/fuzz/make_seeds.py "$BUILD/seeds"
 mkdir -p "$BUILD/found" "$BUILD/log"
-# In memory where that is possible: the harnesses write thousands of files a second.
+# In memory where that is possible: the harnesses write thousands of files per second.
 work=$(mktemp -d /dev/shm/deq_fuzz.XXXXXX 2>/dev/null || mktemp -d)
 trap 'rm -rf "$work"' EXIT
 

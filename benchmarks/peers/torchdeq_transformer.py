@@ -48,10 +48,10 @@ class AdaptiveEmbedding(nn.Module):
         flat = tokens.flatten()
         vectors = self.emb_projs[0].weight.new_zeros(flat.numel(), self.d_model)
         for i, (begin, end, _) in enumerate(self.clusters):
-            places = ((flat >= begin) & (flat < end)).nonzero().squeeze(1)
-            if places.numel() > 0:
-                own = self.emb_projs[i](self.emb_layers[i](flat[places] - begin))
-                vectors = vectors.index_copy(0, places, own.to(vectors.dtype))
+            positions = ((flat >= begin) & (flat < end)).nonzero().squeeze(1)
+            if positions.numel() > 0:
+                own = self.emb_projs[i](self.emb_layers[i](flat[positions] - begin))
+                vectors = vectors.index_copy(0, positions, own.to(vectors.dtype))
         return vectors.view(*tokens.shape, self.d_model) * math.sqrt(self.d_model)
 
 
@@ -81,15 +81,15 @@ class AdaptiveSoftmax(nn.Module):
         first = self.log_softmax(0, hidden)
         nll = torch.zeros_like(hidden[:, 0])
         for i, (begin, end, _) in enumerate(self.clusters):
-            places = ((flat >= begin) & (flat < end)).nonzero().squeeze(1)
-            if places.numel() == 0:
+            positions = ((flat >= begin) & (flat < end)).nonzero().squeeze(1)
+            if positions.numel() == 0:
                 continue
-            words = flat[places] - begin
+            words = flat[positions] - begin
             if i == 0:
-                log_p = first[places, words]
+                log_p = first[positions, words]
             else:
-                log_p = first[places, -i] + self.log_softmax(i, hidden[places]).gather(1, words[:, None]).squeeze(1)
-            nll = nll.index_copy(0, places, -log_p.to(nll.dtype))
+                log_p = first[positions, -i] + self.log_softmax(i, hidden[positions]).gather(1, words[:, None]).squeeze(1)
+            nll = nll.index_copy(0, positions, -log_p.to(nll.dtype))
         return nll.view_as(targets)
 
 
@@ -118,7 +118,7 @@ class Attention(nn.Module):
 
 
 def shifted(scores):
-    """Row i moves left until its distance 0 is in its own column, the last but q − 1 − i."""
+    """Row i moves left until its distance 0 is in its own column, q − 1 − i before the last."""
     batch, heads, queries, keys = scores.shape
     padded = F.pad(scores, (1, 0)).view(batch, heads, keys + 1, queries)
     return padded[:, :, 1:].reshape(batch, heads, queries, keys)

@@ -781,7 +781,7 @@ class Solver:
         z0: Tensor,
         callback: Optional[Callable[[Progress], Optional[bool]]] = None,
     ) -> Solution:
-        """Solves z = f(z) from z0 [B, D]. Records no autograd graph."""
+        """Solves z = f(z) from z0 [B, D]. Builds no autograd graph."""
 
     @property
     def options(self) -> SolverOptions: ...

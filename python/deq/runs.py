@@ -110,7 +110,7 @@ def _solver(config: dict[str, Any]) -> Any:
 def _model_options(
     experiment: str, name: str, settings: dict[str, Any], config: dict[str, Any], classes: list[str]
 ) -> dict[str, Any]:
-    """A configuration's keys are the options' names, but for what the data decide."""
+    """A configuration's keys are the options' names, except what the data decide."""
     if experiment == "language":
         ties = [False] + [True] * len(settings["cutoffs"])
         return {**settings, "vocabulary": len(classes), "tie_projections": ties}

@@ -39,8 +39,8 @@ Map map_of(const py::object& function) {
 }
 
 /// Without the hooks on saved tensors that Python has set, until the end of the scope. An adjoint
-/// solve reads what f's graph has saved once a product, and checkpointing would run the whole layer
-/// anew each time. The graph of one step is small beside what a checkpoint saves.
+/// solve reads what f's graph has saved once per product, and checkpointing would run the whole
+/// layer anew each time. The graph of one step is small beside what a checkpoint saves.
 class WithoutSavedTensorHooks {
  public:
   WithoutSavedTensorHooks() : before_(at::SavedTensorDefaultHooks::get_tls_state()) {
@@ -144,7 +144,7 @@ void bind_layer(py::module_& module) {
             return solver.solve(problem, z0, observe);
           },
           py::arg("f"), py::arg("z0"), py::arg("callback") = py::none(),
-          "Solves z = f(z) from z0 [B, D]. Records no autograd graph.")
+          "Solves z = f(z) from z0 [B, D]. Builds no autograd graph.")
       .def_property_readonly("options",
                              [](const Solver& solver) { return py::cast(solver.options()); });
 

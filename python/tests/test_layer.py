@@ -58,7 +58,7 @@ def test_a_state_of_several_tensors_is_a_tuple(x):
 
 
 class WideCell(deq.Cell):
-    """A state wider than the input; the injection is computed once a solve."""
+    """A state wider than the input; the injection is computed once per solve."""
 
     def __init__(self):
         super().__init__()

@@ -446,7 +446,7 @@ def test_a_thousand_solves_leave_nothing_behind():
     tensors, before = live_tensors(), resident_bytes()
     solve(1000)
     assert live_tensors() == tensors
-    # One slab is 2 KiB; a leak of one a solve would be 2 MiB.
+    # One slab is 2 KiB; a leak of one per solve would be 2 MiB.
     assert resident_bytes() - before < 1.5 * 2**20
 
 

@@ -35,14 +35,14 @@ bool is_channels_last(const torch::Tensor& tensor) {
 torch::Tensor slab_around(const std::vector<torch::Tensor>& parts,
                           const std::vector<int64_t>& sizes) {
   const auto dim = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
-  const auto* place = static_cast<const char*>(parts[0].const_data_ptr());
+  const auto* expected = static_cast<const char*>(parts[0].const_data_ptr());
   for (size_t i = 0; i < parts.size(); ++i) {
     const auto& part = parts[i];
     const bool fits = part.scalar_type() == parts[0].scalar_type() && !part.requires_grad() &&
-                      part.is_alias_of(parts[0]) && part.const_data_ptr() == place &&
+                      part.is_alias_of(parts[0]) && part.const_data_ptr() == expected &&
                       (part.size(0) == 1 || part.stride(0) == dim);
     if (!fits) return {};
-    place += sizes[i] * part.element_size();
+    expected += sizes[i] * part.element_size();
   }
   return parts[0].as_strided({parts[0].size(0), dim}, {dim, 1});
 }

@@ -4,7 +4,7 @@
 
 namespace deq::models {
 
-TreePlace place_in_tree(torch::nn::Module& root, const std::string& path) {
+PathEnd end_of_path(torch::nn::Module& root, const std::string& path) {
   const auto dot = path.find('.');
   if (dot == std::string::npos) return {.parent = &root, .name = path};
   const auto name = path.substr(0, dot);
@@ -13,13 +13,13 @@ TreePlace place_in_tree(torch::nn::Module& root, const std::string& path) {
   const auto child = known != nullptr
                          ? *known
                          : root.register_module(name, std::make_shared<torch::nn::Module>(name));
-  return place_in_tree(*child, path.substr(dot + 1));
+  return end_of_path(*child, path.substr(dot + 1));
 }
 
 torch::Tensor register_parameter_at(torch::nn::Module& root, const std::string& path,
                                     const torch::Tensor& value) {
-  const auto place = place_in_tree(root, path);
-  return place.parent->register_parameter(place.name, value);
+  const auto end = end_of_path(root, path);
+  return end.parent->register_parameter(end.name, value);
 }
 
 }  // namespace deq::models

@@ -9,13 +9,13 @@
 namespace deq::models {
 
 /// Where a dotted path ends: the module that holds its last name.
-struct TreePlace {
+struct PathEnd {
   torch::nn::Module* parent;
   std::string name;
 };
 
 /// Makes plain modules on the way where there are none yet.
-TreePlace place_in_tree(torch::nn::Module& root, const std::string& path);
+PathEnd end_of_path(torch::nn::Module& root, const std::string& path);
 
 torch::Tensor register_parameter_at(torch::nn::Module& root, const std::string& path,
                                     const torch::Tensor& value);

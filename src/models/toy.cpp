@@ -18,8 +18,8 @@ ToyCellImpl::ToyCellImpl(const ToyOptions& options, std::optional<at::Generator>
   // z: something is there for the penalty to flatten.
   const auto sides = (1 - 2 * (torch::arange(hidden) % 2)).view({hidden, 1});
   u_ = register_parameter("u", sides * uniform({hidden, 1}, 3, 6));
-  const auto places = (torch::arange(hidden) + uniform({hidden}, 0, 1)) / hidden;
-  const auto kinks = options.x_min + (options.x_max - options.x_min) * places;
+  const auto fractions = (torch::arange(hidden) + uniform({hidden}, 0, 1)) / hidden;
+  const auto kinks = options.x_min + (options.x_max - options.x_min) * fractions;
   b_ = register_parameter("b", -u_.detach().squeeze(1) * kinks);
   w2_ = register_parameter("w2", uniform({hidden, 1}, -0.05, 0.05));
   w1_ = register_parameter("w1", w2_.detach().sign() * uniform({hidden, 1}, 0, 0.8));

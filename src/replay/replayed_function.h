@@ -15,7 +15,7 @@ class RecordedFunction;
 /// A part of a model that is a function of its inputs, of which the first is defined, of its
 /// modules and of a key, and of nothing else: on a GPU replayed as a graph from the second call
 /// with the same shapes on, elsewhere evaluated. Statistics that modules keep, such as those of a
-/// batch norm, are kept once a call either way.
+/// batch norm, are kept once per call either way.
 class ReplayedFunction {
  public:
   using Tensors = std::vector<torch::Tensor>;

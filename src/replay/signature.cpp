@@ -139,7 +139,7 @@ RecordingSignature& RecordingSignature::add(const torch::Tensor& tensor) {
   return *this;
 }
 
-RecordingSignature& RecordingSignature::add_place(const torch::Tensor& tensor) {
+RecordingSignature& RecordingSignature::add_address(const torch::Tensor& tensor) {
   add(tensor);
   if (!tensor.defined()) return *this;
   return add(static_cast<int64_t>(reinterpret_cast<intptr_t>(tensor.const_data_ptr())));
@@ -168,7 +168,7 @@ void ModuleStates::add(const Module& module, RecordingSignature& signature) {
     signature.add(parts[i]->is_training());
     known.parts[i].add_options(*parts[i], signature);
   }
-  for (const auto& tensor : known.tensors) signature.add_place(tensor);
+  for (const auto& tensor : known.tensors) signature.add_address(tensor);
 }
 
 }  // namespace deq

@@ -16,7 +16,7 @@
 namespace deq {
 
 /// Everything that a recording takes for granted: shapes and types of what it is given; modes,
-/// options, parameters and buffers of its modules, with their places in memory; precision,
+/// options, parameters and buffers of its modules, with their addresses; precision,
 /// determinism and the device's stream.
 class RecordingSignature {
  public:
@@ -30,8 +30,8 @@ class RecordingSignature {
   RecordingSignature& add(const ReplayKey& key);
   /// Its type and shape.
   RecordingSignature& add(const torch::Tensor& tensor);
-  /// And its place in memory.
-  RecordingSignature& add_place(const torch::Tensor& tensor);
+  /// And its address.
+  RecordingSignature& add_address(const torch::Tensor& tensor);
 
   // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 takes the 0 in it for a pointer
   auto operator<=>(const RecordingSignature& other) const = default;

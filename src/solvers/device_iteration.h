@@ -68,7 +68,7 @@ class DeviceIteration {
 
   /// The next iterate: rows combined by each sample's coefficients, or with `step` z plus this
   /// combination, which `step` then holds. Samples that have stopped stay at their best.
-  /// Where the problem has a place for z, it takes that of the present one.
+  /// Where the problem has a buffer for z, it overwrites the present one there.
   torch::Tensor next(torch::TensorList rows, const torch::Tensor& coefficients,
                      const std::optional<torch::Tensor>& step = std::nullopt);
 

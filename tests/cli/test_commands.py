@@ -87,8 +87,8 @@ class Train(ProgramTest):
         self.assertEqual(first[0], "1/512")
         self.assertTrue(first[1].startswith("loss"), first)
         self.assertTrue(others)
-        for place, facts in others:
-            self.assertRegex(facts, r"^\S+ steps/s  \d+:\d\d left", place)
+        for count, facts in others:
+            self.assertRegex(facts, r"^\S+ steps/s  \d+:\d\d left", count)
 
 
 class Eval(ProgramTest):

@@ -219,10 +219,10 @@ class Loss(DistributedTest):
 class ByHand(DistributedTest):
     def start_rank(self, rank, *arguments, timeout=20):
         """One of two."""
-        place = {"RANK": rank, "WORLD_SIZE": 2, "LOCAL_RANK": rank, "MASTER_ADDR": "127.0.0.1",
-                 "MASTER_PORT": self.port}
+        variables = {"RANK": rank, "WORLD_SIZE": 2, "LOCAL_RANK": rank, "MASTER_ADDR": "127.0.0.1",
+                     "MASTER_PORT": self.port}
         return self.start("train", CONFIG, *arguments, "--timeout", timeout, "--out", "run", "--json",
-                          env={**self.environment, **{key: str(value) for key, value in place.items()}})
+                          env={**self.environment, **{key: str(value) for key, value in variables.items()}})
 
     def setUp(self):
         super().setUp()

@@ -36,7 +36,7 @@ def as_float32(number):
 
 
 class MonitoringTest(ProgramTest):
-    def recorded(self, run):
+    def written(self, run):
         """What metrics.jsonl says, as TensorBoard should show it: {tag: [(step, value)]}."""
         scalars = {}
         for text in (self.folder / run / "metrics.jsonl").read_text().splitlines():
@@ -61,7 +61,7 @@ class TensorBoard(MonitoringTest):
     def test_shows_what_metrics_jsonl_holds(self):
         self.deq("train", CONFIG, *RECIPE, "--out", "run", "--json")
         shown = self.shown("run")
-        self.assertEqual(shown, self.recorded("run"))
+        self.assertEqual(shown, self.written("run"))
         for tag in ("train/loss", "train/task_loss", "train/penalty", "train/gamma", "train/lr",
                     "train/nfe_forward", "train/residual", "train/held", "train/stopped.converged",
                     "valid/mse", "valid/mse@2", "valid/rho", "valid/nfe_to_1e-6.broyden"):
@@ -87,7 +87,7 @@ class TensorBoard(MonitoringTest):
         shown = self.shown("run")
         self.assertEqual([step for step, _ in shown["train/loss"]], list(range(1, STEPS + 1)))
         self.assertEqual(len(list((self.folder / "run/tensorboard").iterdir())), 3)
-        self.assertEqual(shown, self.recorded("run"))
+        self.assertEqual(shown, self.written("run"))
 
 
 class Safetensors(MonitoringTest):

@@ -30,16 +30,16 @@ class Environment(ReportTest):
     def test_a_run_says_what_it_was_trained_on_and_when(self):
         before = datetime.datetime.now(datetime.timezone.utc).replace(microsecond=0)
         self.train("run")
-        recorded = json.loads((self.folder / "run/environment.json").read_text())
+        written = json.loads((self.folder / "run/environment.json").read_text())
         model = re.search(r"^model name\s*:\s*(.*\S)", pathlib.Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-        self.assertEqual(recorded.get("CPU"), model and model[1])
-        self.assertEqual(recorded["cores"], str(len(os.sched_getaffinity(0))))
-        self.assertIn(f"Linux {platform.release()}", recorded["system"])
-        started = datetime.datetime.fromisoformat(recorded["started"].replace("Z", "+00:00"))
+        self.assertEqual(written.get("CPU"), model and model[1])
+        self.assertEqual(written["cores"], str(len(os.sched_getaffinity(0))))
+        self.assertIn(f"Linux {platform.release()}", written["system"])
+        started = datetime.datetime.fromisoformat(written["started"].replace("Z", "+00:00"))
         self.assertLessEqual(before, started)
         self.assertLessEqual(started, datetime.datetime.now(datetime.timezone.utc))
-        self.assertNotIn("GPU", recorded)
-        self.assertEqual(self.runs("run")[0]["environment"], recorded)
+        self.assertNotIn("GPU", written)
+        self.assertEqual(self.runs("run")[0]["environment"], written)
 
     def test_runs_of_earlier_versions_are_shown(self):
         self.assertEqual(self.run_with(valid_line(4))["environment"], {})

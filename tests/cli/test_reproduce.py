@@ -263,8 +263,8 @@ class Vision(PageTest, VisionTest):
         self.assertGreater(rows["net"]["eval.samples_per_s"], 0)
         self.assertGreater(rows["net"]["parameters"], rows["deq"]["parameters"])
         self.assertEqual(rows["net"]["relative.train.seconds"], 1)
-        record = json.loads((self.folder / "out/small/runs/deq/reproduce.json").read_text())
-        self.assertEqual([row["budget"] for row in record["evaluations"]], [1, 2, 3, 12])
+        summary = json.loads((self.folder / "out/small/runs/deq/reproduce.json").read_text())
+        self.assertEqual([row["budget"] for row in summary["evaluations"]], [1, 2, 3, 12])
         (self.folder / "images").rename(self.folder / "moved")  # nothing is left to measure: no data is needed
         self.assertEqual(self.reproduce(), rows)
 

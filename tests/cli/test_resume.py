@@ -299,10 +299,10 @@ def damaged_versions(whole, rng):
     # A bit in the header's length, in the header, and among the tensors.
     for begin, end, count in ((0, 8, 4), (8, header_end, 8), (header_end, len(whole), 6)):
         for _ in range(count):
-            place, bit = rng.randrange(begin, end), rng.randrange(8)
+            byte, bit = rng.randrange(begin, end), rng.randrange(8)
             changed = bytearray(whole)
-            changed[place] ^= 1 << bit
-            yield f"bit {bit} of byte {place}", bytes(changed)
+            changed[byte] ^= 1 << bit
+            yield f"bit {bit} of byte {byte}", bytes(changed)
     yield "a byte too many", whole + b"\0"
     yield "zeros", bytes(len(whole))
     yield "text", b"not a checkpoint at all\n"

@@ -6,11 +6,12 @@
 #include <algorithm>
 #include <cstdio>
 #include <functional>
-#include <iostream>
 #include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "cuda_part.h"
 
 constexpr int64_t kBatch = 16, kWidth = 32;
 
@@ -86,7 +87,7 @@ struct Trial {
     return torch::randn({kBatch, kWidth}, torch::TensorOptions(device).dtype(torch::kDouble));
   }
 
-  torch::Device device = torch::cuda::is_available() ? torch::kCUDA : torch::kCPU;
+  torch::Device device = deq::cuda_status().available ? torch::kCUDA : torch::kCPU;
   Layer layer;
   deq::Equilibrium replaying{nullptr}, evaluating{nullptr};
 };
@@ -116,8 +117,8 @@ double in_threads() {
   return *std::max_element(differences.begin(), differences.end());
 }
 
-int main() {
-  std::cerr << "device: " << Trial().device << '\n';
+int main(int count, char** arguments) {
+  if (!tell_device(count, arguments)) return 2;
   torch::manual_seed(0);
   const std::vector<std::pair<const char*, double>> rows{
       {"nothing", after([](Trial&) {})},

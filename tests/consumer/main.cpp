@@ -5,8 +5,11 @@
 #include <iostream>
 #include <string>
 
-int main() {
+#include "cuda_part.h"
+
+int main(int count, char** arguments) {
   std::cout << "libdeq " << deq::version() << '\n';
+  if (!tell_device(count, arguments)) return 4;
   const auto f = [](const torch::Tensor& z) { return 0.5 * z.cos(); };
   const auto eq = deq::fixed_point(f, torch::zeros({1, 1}));
   const bool right = (f(eq.z()) - eq.z()).abs().item<double>() < 1e-3;

@@ -68,17 +68,17 @@ TEST_F(RelativeSoftmaxCudaTest, ItAndItsDerivativesAreTheReferencesInFloat64) {
       const auto dropout = factors(c, type);
       ASSERT_TRUE(relative_softmax_serves(scores[0], scores[1]));
       const auto results = derive_softmax(
-          [&](const at::Tensor& content, const at::Tensor& places) {
-            return relative_softmax(content, places, terms_of(c, dropout));
+          [&](const at::Tensor& content, const at::Tensor& distances) {
+            return relative_softmax(content, distances, terms_of(c, dropout));
           },
           scores, g);
       const auto wide = [](const at::Tensor& tensor) {
         return tensor.detach().to(at::kDouble).requires_grad_();
       };
       const auto expected = derive_softmax(
-          [&](const at::Tensor& content, const at::Tensor& places) {
+          [&](const at::Tensor& content, const at::Tensor& distances) {
             const auto exact = dropout.defined() ? dropout.to(at::kDouble) : dropout;
-            return reference::relative_softmax(content, places, terms_of(c, exact));
+            return reference::relative_softmax(content, distances, terms_of(c, exact));
           },
           {wide(scores[0]), wide(scores[1])}, wide(g));
       ASSERT_EQ(results.size(), expected.size());

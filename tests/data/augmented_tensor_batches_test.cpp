@@ -19,7 +19,7 @@ using ::testing::ThrowsMessage;
 
 constexpr int64_t kSamples = 50;
 
-/// Labels are the places in the set, so that a batch says which samples it holds.
+/// Labels are the indices in the set, so that a batch says which samples it holds.
 class Augmented : public test::Seeded {
  protected:
   ImageTensors set_{torch::randint(0, 256, {kSamples, 3, 32, 32}, generator_, torch::kUInt8),

@@ -40,13 +40,13 @@ class Cifar : public test::Seeded {
 
   void put_batch(const std::string& name, const torch::Tensor& images,
                  const torch::Tensor& labels) {
-    std::string records;
+    std::string bytes;
     for (int64_t i = 0; i < images.size(0); ++i) {
       const auto image = images[i].contiguous();
-      records += static_cast<char>(labels[i].item<int64_t>());
-      records.append(static_cast<const char*>(image.const_data_ptr()), 3072);
+      bytes += static_cast<char>(labels[i].item<int64_t>());
+      bytes.append(static_cast<const char*>(image.const_data_ptr()), 3072);
     }
-    put_file(files_ / (name + ".bin"), records);
+    put_file(files_ / (name + ".bin"), bytes);
   }
 
   /// What is said about a file after its name.

@@ -90,12 +90,12 @@ TEST_F(CorpusCached, DamageIsNoticedAndMended) {
   open();
   for (const auto* name : {"vocabulary", "train", "valid"}) {
     const auto bytes = read_file(cached(name));
-    for (size_t place = 0; place < bytes.size(); place += 1 + bytes.size() / 23) {
+    for (size_t byte = 0; byte < bytes.size(); byte += 1 + bytes.size() / 23) {
       auto damaged = bytes;
-      damaged[place] = static_cast<char>(damaged[place] ^ 4);
+      damaged[byte] = static_cast<char>(damaged[byte] ^ 4);
       put_file(cached(name), damaged);
       expect_true(open());
-      ASSERT_EQ(warnings_.size(), 1U) << name << ' ' << place;
+      ASSERT_EQ(warnings_.size(), 1U) << name << ' ' << byte;
       EXPECT_THAT(warnings_[0], HasSubstr(cached(name).string()));
       warnings_.clear();
       expect_true(open());

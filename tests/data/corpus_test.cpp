@@ -173,7 +173,7 @@ TEST_F(CorpusReading, AnotherVocabularyThanExpectedIsRefused) {
                   StrEq("the vocabulary of " + folder_.string() + " has 4 words, must have 5")));
 }
 
-TEST_F(CorpusReading, TextThatIsNotUtf8IsNamedWithItsFirstPlace) {
+TEST_F(CorpusReading, TextThatIsNotUtf8IsNamedWithItsFirstByte) {
   const char* const bad[] = {"\xff",
                              "\x80",
                              "\xc3",
@@ -187,11 +187,11 @@ TEST_F(CorpusReading, TextThatIsNotUtf8IsNamedWithItsFirstPlace) {
                              "\xf5\x80\x80\x80"};
   for (const auto* bytes : bad) {
     put("train.txt", fmt::format("a b\nsecond\r\n\né cd{} e\nf \xff\n{}", bytes, bytes));
-    const auto place = fmt::format("{} is not UTF-8 at line 4, byte 6 (0x{:02x})",
-                                   (folder_ / "train.txt").string(), uint8_t(bytes[0]));
+    const auto message = fmt::format("{} is not UTF-8 at line 4, byte 6 (0x{:02x})",
+                                     (folder_ / "train.txt").string(), uint8_t(bytes[0]));
     for (int64_t threads = 1; threads <= 5; ++threads) {
       EXPECT_THAT([&] { Corpus(folder_, {.cache = false, .threads = threads}); },
-                  ThrowsMessage<Error>(StrEq(place)));
+                  ThrowsMessage<Error>(StrEq(message)));
     }
   }
   for (const auto* good :

@@ -40,17 +40,18 @@ TEST_F(Order, IsAFunctionOfSeedAndEpoch) {
 }
 
 TEST_F(Order, VisitsEverySampleEquallyEarly) {
-  // The mean place of a sample over many epochs: uniform on 0 … n − 1, within five standard errors.
+  // The mean position of a sample over many epochs: uniform on 0 … n − 1, within five standard
+  // errors.
   const EpochOrder order(kEpochOrderSamples, test::seed(), true);
   constexpr int64_t kEpochs = 2000;
-  auto places = torch::zeros({kEpochOrderSamples}, torch::kFloat64);
-  const auto place = torch::arange(kEpochOrderSamples).to(torch::kFloat64);
+  auto sums = torch::zeros({kEpochOrderSamples}, torch::kFloat64);
+  const auto positions = torch::arange(kEpochOrderSamples).to(torch::kFloat64);
   for (int64_t epoch = 0; epoch < kEpochs; ++epoch) {
-    places.index_add_(0, order.of(epoch), place);
+    sums.index_add_(0, order.of(epoch), positions);
   }
   const double deviation =
       std::sqrt((kEpochOrderSamples * kEpochOrderSamples - 1) / 12.0 / kEpochs);
-  const auto off = (places / kEpochs - (kEpochOrderSamples - 1) / 2.0).abs().max().item<double>();
+  const auto off = (sums / kEpochs - (kEpochOrderSamples - 1) / 2.0).abs().max().item<double>();
   EXPECT_LT(off, 5 * deviation);
 }
 

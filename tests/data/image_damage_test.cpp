@@ -95,10 +95,10 @@ TEST_F(ImageDamage, FlippedBytesAreReadOrRefused) {
 TEST_F(ImageDamage, NoFlippedByteOfAPngsPixelsPasses) {
   const auto bytes = encode_png(smooth_image(24, 31));
   const auto data = bytes.find("IDAT");
-  for (size_t place = data + 4; place + 12 < bytes.size(); ++place) {
+  for (size_t byte = data + 4; byte + 12 < bytes.size(); ++byte) {
     auto damaged = bytes;
-    damaged[place] = static_cast<char>(damaged[place] ^ 0x10);
-    EXPECT_FALSE(read(damaged)) << place;
+    damaged[byte] = static_cast<char>(damaged[byte] ^ 0x10);
+    EXPECT_FALSE(read(damaged)) << byte;
   }
 }
 

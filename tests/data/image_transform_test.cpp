@@ -97,7 +97,7 @@ TEST_F(Transforms, APaddingLargerThanTheImage) {
   });
 }
 
-TEST_F(Transforms, EveryPaddedPlaceIsEquallyLikely) {
+TEST_F(Transforms, EveryPaddedWindowIsEquallyLikely) {
   constexpr int64_t kDraws = 81 * 500;
   auto counts = torch::zeros({2, 9, 9}, torch::kInt64);
   auto count = counts.accessor<int64_t, 3>();

@@ -127,7 +127,7 @@ TEST_P(Loading, HoldsNoMoreThanPrefetch) {
   EXPECT_EQ(source->alive(), 0);
 }
 
-TEST_P(Loading, AnErrorComesAtItsPlace) {
+TEST_P(Loading, AnErrorComesInItsTurn) {
   const auto source = std::make_shared<Counted>(10);
   source->failing = {3, 4, 12};
   Loader loader(source, GetParam());
@@ -188,7 +188,7 @@ TEST_P(Loading, EndsInMidLoad) {
   }
 }
 
-TEST_P(Loading, RecordsNoGraphAndStaysInItsThread) {
+TEST_P(Loading, BuildsNoGraphAndStaysInItsThread) {
   class Watching : public Counted {
    public:
     Watching() : Counted(3) {}

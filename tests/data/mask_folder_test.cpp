@@ -145,15 +145,15 @@ TEST_F(Masks, WhatDoesNotFitIsNamed) {
   const auto message = [&](int64_t index) {
     return test::message_of<Error>([&] { batches.batch(0, index); });
   };
-  const auto place = [&](const std::string& name) { return (root_ / name).string(); };
-  EXPECT_EQ(message(0), place("images/spoilt.png") + " cannot be read: its mask " +
-                            place("masks/spoilt.png") +
+  const auto path = [&](const std::string& name) { return (root_ / name).string(); };
+  EXPECT_EQ(message(0), path("images/spoilt.png") + " cannot be read: its mask " +
+                            path("masks/spoilt.png") +
                             " cannot be read: it has 3 channels, a mask must be grey or have a "
                             "palette");
-  EXPECT_EQ(message(1), place("images/turned.png") + " cannot be read: its mask " +
-                            place("masks/turned.png") + " is 8 × 12, must be 12 × 8 as the image");
-  EXPECT_EQ(message(2), place("images/unknown.png") + " cannot be read: its mask " +
-                            place("masks/unknown.png") +
+  EXPECT_EQ(message(1), path("images/turned.png") + " cannot be read: its mask " +
+                            path("masks/turned.png") + " is 8 × 12, must be 12 × 8 as the image");
+  EXPECT_EQ(message(2), path("images/unknown.png") + " cannot be read: its mask " +
+                            path("masks/unknown.png") +
                             " has a pixel of class 7, must be below 6, or 255 for pixels that do "
                             "not count");
 }

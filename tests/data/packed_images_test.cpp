@@ -165,11 +165,11 @@ TEST_F(Packed, ADamagedIndexIsRefused) {
   pack_images(ImageFolder(root_), out_);
   const auto path = out_ / "index.safetensors";
   const auto bytes = read_file(path);
-  for (size_t place = 0; place < bytes.size(); place += 7) {
+  for (size_t byte = 0; byte < bytes.size(); byte += 7) {
     auto damaged = bytes;
-    damaged[place] = static_cast<char>(damaged[place] ^ 4);
+    damaged[byte] = static_cast<char>(damaged[byte] ^ 4);
     put_file(path, damaged);
-    EXPECT_THROW(PackedImages{out_}, Error) << place;
+    EXPECT_THROW(PackedImages{out_}, Error) << byte;
   }
   for (size_t length = 0; length < bytes.size(); length += 13) {
     put_file(path, bytes.substr(0, length));

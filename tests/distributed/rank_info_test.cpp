@@ -11,7 +11,7 @@ namespace {
 
 using test::Variables;
 
-RankInfo place_in(const Variables& variables) {
+RankInfo rank_info_in(const Variables& variables) {
   const test::Environment environment(variables);
   return rank_from_environment();
 }
@@ -41,43 +41,43 @@ const Variables kSlurm{{"SLURM_PROCID", "9"},         {"SLURM_NTASKS", "16"},
                        {"SLURM_JOB_ID", "123456"},    {"SLURM_STEP_NODELIST", "gpu[003-010,12],x1"},
                        {"SLURM_JOB_NODELIST", "gpu1"}};
 
-TEST(Place, IsAWorldOfOneWhereNothingIsSaid) {
-  const auto self = place_in({});
+TEST(RankInfoTest, IsAWorldOfOneWhereNothingIsSaid) {
+  const auto self = rank_info_in({});
   EXPECT_EQ(self.rank, 0);
   EXPECT_EQ(self.size, 1);
   EXPECT_EQ(self.address, "");
-  EXPECT_EQ(place_in({{"RANK", ""}, {"MASTER_ADDR", "node7"}}).size, 1);
+  EXPECT_EQ(rank_info_in({{"RANK", ""}, {"MASTER_ADDR", "node7"}}).size, 1);
 }
 
-TEST(Place, OfTorchrun) {
-  const auto self = place_in(kTorchrun);
+TEST(RankInfoTest, OfTorchrun) {
+  const auto self = rank_info_in(kTorchrun);
   EXPECT_EQ(self.rank, 5);
   EXPECT_EQ(self.size, 8);
   EXPECT_EQ(self.local_rank, 1);
   EXPECT_EQ(self.address, "node7");
   EXPECT_EQ(self.port, 29400);
   EXPECT_FALSE(self.store_is_hosted);
-  const auto again = place_in(with(
+  const auto again = rank_info_in(with(
       kTorchrun, {{"TORCHELASTIC_USE_AGENT_STORE", "True"}, {"TORCHELASTIC_RESTART_COUNT", "2"}}));
   EXPECT_TRUE(again.store_is_hosted);
   EXPECT_EQ(again.attempt, 2);
 }
 
-TEST(Place, OfOpenMpi) {
-  const auto self = place_in(kOpenMpi);
+TEST(RankInfoTest, OfOpenMpi) {
+  const auto self = rank_info_in(kOpenMpi);
   EXPECT_EQ(self.rank, 3);
   EXPECT_EQ(self.size, 4);
   EXPECT_EQ(self.local_rank, 3);
   EXPECT_EQ(self.address, "127.0.0.1");
   EXPECT_EQ(self.port, 29500);
   const auto far = with(kOpenMpi, {{"OMPI_COMM_WORLD_SIZE", "8"}, {"MASTER_ADDR", "node7"}});
-  EXPECT_EQ(place_in(far).address, "node7");
-  const auto job = place_in(with(kOpenMpi, {{"PMIX_NAMESPACE", "prterun-1"}}));
-  EXPECT_NE(job.port, place_in(with(kOpenMpi, {{"PMIX_NAMESPACE", "prterun-2"}})).port);
+  EXPECT_EQ(rank_info_in(far).address, "node7");
+  const auto job = rank_info_in(with(kOpenMpi, {{"PMIX_NAMESPACE", "prterun-1"}}));
+  EXPECT_NE(job.port, rank_info_in(with(kOpenMpi, {{"PMIX_NAMESPACE", "prterun-2"}})).port);
 }
 
-TEST(Place, OfMpich) {
-  const auto self = place_in(with(kMpich, {{"MASTER_PORT", "1234"}}));
+TEST(RankInfoTest, OfMpich) {
+  const auto self = rank_info_in(with(kMpich, {{"MASTER_PORT", "1234"}}));
   EXPECT_EQ(self.rank, 1);
   EXPECT_EQ(self.size, 2);
   EXPECT_EQ(self.local_rank, 1);
@@ -85,40 +85,41 @@ TEST(Place, OfMpich) {
   EXPECT_EQ(self.port, 1234);
 }
 
-TEST(Place, OfSlurm) {
-  const auto self = place_in(kSlurm);
+TEST(RankInfoTest, OfSlurm) {
+  const auto self = rank_info_in(kSlurm);
   EXPECT_EQ(self.rank, 9);
   EXPECT_EQ(self.size, 16);
   EXPECT_EQ(self.local_rank, 1);
   EXPECT_EQ(self.address, "gpu003");
   EXPECT_GE(self.port, 15000);
   EXPECT_LT(self.port, 30000);
-  EXPECT_EQ(self.port, place_in(with(kSlurm, {{"SLURM_PROCID", "3"}})).port);
-  EXPECT_NE(self.port, place_in(with(kSlurm, {{"SLURM_JOB_ID", "123457"}})).port);
-  EXPECT_EQ(place_in(with(kSlurm, {{"SLURM_STEP_NODELIST", "r[1-2]n[08,9]"}})).address, "r1n08");
-  EXPECT_EQ(place_in(with(kSlurm, {{"SLURM_STEP_NODELIST", ""}})).address, "gpu1");
-  EXPECT_EQ(place_in(with(kSlurm, {{"SLURM_STEP_NODELIST", ""},
-                                   {"SLURM_JOB_NODELIST", ""},
-                                   {"SLURM_LAUNCH_NODE_IPADDR", "10.0.0.3"}}))
+  EXPECT_EQ(self.port, rank_info_in(with(kSlurm, {{"SLURM_PROCID", "3"}})).port);
+  EXPECT_NE(self.port, rank_info_in(with(kSlurm, {{"SLURM_JOB_ID", "123457"}})).port);
+  EXPECT_EQ(rank_info_in(with(kSlurm, {{"SLURM_STEP_NODELIST", "r[1-2]n[08,9]"}})).address,
+            "r1n08");
+  EXPECT_EQ(rank_info_in(with(kSlurm, {{"SLURM_STEP_NODELIST", ""}})).address, "gpu1");
+  EXPECT_EQ(rank_info_in(with(kSlurm, {{"SLURM_STEP_NODELIST", ""},
+                                       {"SLURM_JOB_NODELIST", ""},
+                                       {"SLURM_LAUNCH_NODE_IPADDR", "10.0.0.3"}}))
                 .address,
             "10.0.0.3");
 }
 
-TEST(Place, OfSlurmInTheLanguageOfMpich) {
-  const auto self = place_in(with(kSlurm, {{"PMI_RANK", "9"}, {"PMI_SIZE", "16"}}));
+TEST(RankInfoTest, OfSlurmInTheLanguageOfMpich) {
+  const auto self = rank_info_in(with(kSlurm, {{"PMI_RANK", "9"}, {"PMI_SIZE", "16"}}));
   EXPECT_EQ(self.local_rank, 1);
   EXPECT_EQ(self.address, "gpu003");
 }
 
-TEST(Place, OfABatchScriptIsAWorldOfOne) {
-  EXPECT_EQ(place_in({{"SLURM_NTASKS", "1"}, {"SLURM_JOB_ID", "5"}}).size, 1);
-  EXPECT_EQ(place_in({{"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}, {"SLURM_LOCALID", "0"}}).size,
-            1);
+TEST(RankInfoTest, OfABatchScriptIsAWorldOfOne) {
+  EXPECT_EQ(rank_info_in({{"SLURM_NTASKS", "1"}, {"SLURM_JOB_ID", "5"}}).size, 1);
+  EXPECT_EQ(
+      rank_info_in({{"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}, {"SLURM_LOCALID", "0"}}).size, 1);
 }
 
-TEST(Place, OfTorchrunUnderSlurmIsTorchruns) {
+TEST(RankInfoTest, OfTorchrunUnderSlurmIsTorchruns) {
   auto slurm = with(kSlurm, {{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "2"}});
-  EXPECT_EQ(place_in(with(slurm, kTorchrun)).rank, 5);
+  EXPECT_EQ(rank_info_in(with(slurm, kTorchrun)).rank, 5);
 }
 
 struct Misuse {
@@ -131,11 +132,11 @@ void PrintTo(const Misuse& misuse, std::ostream* out) {
   *out << misuse.name;
 }
 
-class PlaceMisuse : public testing::TestWithParam<Misuse> {};
+class RankInfoMisuse : public testing::TestWithParam<Misuse> {};
 
-TEST_P(PlaceMisuse, IsNamed) {
+TEST_P(RankInfoMisuse, IsNamed) {
   try {
-    place_in(GetParam().variables);
+    rank_info_in(GetParam().variables);
     FAIL() << "accepted";
   } catch (const UsageError& error) {
     for (const auto& name : GetParam().named) {
@@ -146,7 +147,7 @@ TEST_P(PlaceMisuse, IsNamed) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Environments, PlaceMisuse,
+    Environments, RankInfoMisuse,
     ::testing::Values(
         Misuse{"SizeAlone", {{"WORLD_SIZE", "4"}}, {"RANK is missing", "WORLD_SIZE is set"}},
         Misuse{"RankAlone", {{"RANK", "1"}}, {"WORLD_SIZE is missing", "RANK is set"}},

@@ -57,7 +57,7 @@ TEST(World, OneProcessAloneNeedsNothing) {
   EXPECT_EQ(World::join({}, torch::kCPU)->size(), 1);
 }
 
-TEST(World, RefusesAPlaceThatCannotBe) {
+TEST(World, RefusesARankThatCannotBe) {
   EXPECT_THROW(World::join({.rank = 2, .size = 2}, torch::kCPU), Error);
   EXPECT_THROW(World::join({.rank = 0, .size = 0}, torch::kCPU), Error);
   EXPECT_THROW(World::join({}, torch::kCPU, std::chrono::seconds(0)), Error);

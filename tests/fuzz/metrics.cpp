@@ -8,12 +8,12 @@
 
 namespace deq::fuzz {
 
-// A million places in a table of which nothing is known.
+// A million cells of a table of which nothing is known.
 const size_t kSpareBytes = size_t{64} << 20;
 
 void read(std::string_view input) {
   put("environment.json", input);
-  lab::recorded_environment(folder());
+  lab::read_environment(folder());
   const auto path = put("metrics.jsonl", input);
   const auto lines = lab::read_json_lines(path);
   std::vector<lab::Metrics> metrics;

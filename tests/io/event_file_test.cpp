@@ -9,7 +9,7 @@
 
 #include "deq/core/error.h"
 #include "deq/lab/io/atomic_file.h"
-#include "io/event_records.h"
+#include "io/event_reader.h"
 #include "io/file_size_limit.h"
 #include "io/temporary_folder.h"
 
@@ -105,7 +105,7 @@ TEST(EventFile, EverySessionHasItsOwnFile) {
   EXPECT_EQ(files, 2U);
 }
 
-TEST(EventFile, AFullDiskTearsNoRecord) {
+TEST(EventFile, AFullDiskTearsNoEvent) {
   const TemporaryFolder folder;
   EventFile file(folder.path());
   file.scalars(1, {{"a", 1.0}});
@@ -137,7 +137,7 @@ TEST(EventFile, SaysWhyThereIsNone) {
             "cannot create " + (folder / "file").string() + ": Not a directory");
 }
 
-TEST(EventRecords, DamageIsSeen) {
+TEST(EventReader, DamageIsSeen) {
   const TemporaryFolder folder;
   EventFile(folder.path()).scalars(1, {{"a", 1.0}});
   const std::string bytes = read_file(only_file(folder));

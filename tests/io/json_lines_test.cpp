@@ -55,7 +55,7 @@ TEST(JsonLines, ReadsBackTheSameValues) {
   EXPECT_EQ(read[0], line);
 }
 
-TEST(JsonLines, AListKeepsThePlacesOfWhatWasNotMeasured) {
+TEST(JsonLines, AListKeepsTheGapsOfWhatWasNotMeasured) {
   const TemporaryFolder folder;
   JsonLines(folder / "m")
       .append({{"curve", std::vector{1.5, std::nan(""), kJsonLinesInfinity, 2.0}}});

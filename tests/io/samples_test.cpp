@@ -9,7 +9,7 @@
 
 #include "deq/lab/io/atomic_file.h"
 #include "deq/lab/io/checkpoint_file.h"
-#include "io/event_records.h"
+#include "io/event_reader.h"
 #include "io/temporary_folder.h"
 #include "lab/io/event_file.h"
 
@@ -65,10 +65,10 @@ TEST_F(Samples, Events) {
   }
   std::multiset<int64_t> steps;
   for (const auto& entry : std::filesystem::directory_iterator(events)) {
-    const auto records = test::parse_event_file(read_file(entry.path()));
-    ASSERT_TRUE(records.has_value()) << entry.path();
-    for (const auto& record : *records) {
-      if (record.scalars.contains("train/loss")) steps.insert(record.step);
+    const auto found = test::parse_event_file(read_file(entry.path()));
+    ASSERT_TRUE(found.has_value()) << entry.path();
+    for (const auto& event : *found) {
+      if (event.scalars.contains("train/loss")) steps.insert(event.step);
     }
   }
   EXPECT_EQ(steps, (std::multiset<int64_t>{1, 2, 3, 4, 5, 6, 7, 7, 8, 8, 9, 10}));

@@ -70,7 +70,7 @@ class Events(Samples):
         rate = [(event.step, event.value) for event in accumulator.Scalars("train/rate")]
         self.assertEqual(rate, [(step, step) for step in range(1, 7)])
 
-    def test_tensorboard_reads_every_record(self):
+    def test_tensorboard_reads_every_event(self):
         files = sorted((self.folder / "events").iterdir())
         events = [list(EventFileLoader(str(file)).Load()) for file in files]
         self.assertEqual([len(file) for file in events], [1 + 1 + 10, 1 + 1 + 2])

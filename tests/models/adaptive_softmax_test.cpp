@@ -131,8 +131,8 @@ TEST_P(AdaptiveTest, EmbedsEveryWordWithItsOwnRow) {
   const auto tokens = torch::randperm(words, generator_).view({1, words});
   const auto embedded = embedding_(tokens);
   ASSERT_EQ(embedded.sizes(), (std::vector<int64_t>{1, words, vocabulary().d_model}));
-  for (int64_t place = 0; place < words; ++place) {
-    const auto word = tokens[0][place].item<int64_t>();
+  for (int64_t i = 0; i < words; ++i) {
+    const auto word = tokens[0][i].item<int64_t>();
     int64_t cluster = 0;
     if (vocabulary().div_val > 1) {
       while (word >= vocabulary().first_word(cluster + 1)) ++cluster;
@@ -142,7 +142,7 @@ TEST_P(AdaptiveTest, EmbedsEveryWordWithItsOwnRow) {
     const auto projection = parameter("emb_projs", cluster, ".weight");
     const auto expected = (projection.defined() ? projection.mv(row) : row) *
                           std::sqrt(static_cast<double>(vocabulary().d_model));
-    EXPECT_LT(relative_difference(embedded[0][place], expected), 1e-14) << "word " << word;
+    EXPECT_LT(relative_difference(embedded[0][i], expected), 1e-14) << "word " << word;
   }
 }
 

@@ -50,11 +50,11 @@ torch::Tensor TransformerFixture::state(const std::string& name) const {
 void TransformerFixture::expect_costs(const torch::Tensor& nll, const std::vector<int64_t>& cutoffs,
                                       double tolerance) const {
   const auto& listed = (*this)["train.nll"];
-  const auto by_place = nll.t().flatten();
+  const auto by_position = nll.t().flatten();
   const auto clusters =
       torch::bucketize((*this)["in.target"].flatten(), torch::tensor(cutoffs), false, true);
-  const auto by_cluster = by_place.index_select(0, clusters.argsort(/*stable=*/true));
-  EXPECT_LT(std::min(relative_difference(by_place, listed.flatten()),
+  const auto by_cluster = by_position.index_select(0, clusters.argsort(/*stable=*/true));
+  EXPECT_LT(std::min(relative_difference(by_position, listed.flatten()),
                      relative_difference(by_cluster, listed.flatten())),
             tolerance);
 }

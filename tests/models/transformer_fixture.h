@@ -23,7 +23,7 @@ class TransformerFixture {
   /// [B, q, d] of a tensor [B, d, q], as the reference has states.
   torch::Tensor state(const std::string& name) const;
   /// The costs `nll` [B, T] of the targets are the file's, [T, B], which the reference lists by
-  /// place or cluster by cluster.
+  /// position or cluster by cluster.
   void expect_costs(const torch::Tensor& nll, const std::vector<int64_t>& cutoffs,
                     double tolerance) const;
   /// The names of all tensors that begin with `prefix`, without it.

@@ -12,8 +12,8 @@
 #include "support/seed.h"
 
 // The layer with its step replayed on memory of its own, against the layer evaluated step by step.
-// Here a "graph" repeats the operations it has seen on the CPU, so that everything but the device's
-// own recording is tested on every machine; tests/cuda repeats it on a GPU.
+// Here a "graph" repeats the operations it has seen on the CPU, so that everything except the
+// device's own recording is tested on every machine; tests/cuda repeats it on a GPU.
 
 namespace deq {
 namespace {

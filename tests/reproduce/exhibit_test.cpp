@@ -83,7 +83,7 @@ TEST(Exhibit, IsReadInTheOrderOfItsFile) {
   EXPECT_EQ(label_of(exhibit, "first"), "A");
 }
 
-TEST(Exhibit, WhatIsWrongIsNamedWithItsPlace) {
+TEST(Exhibit, WhatIsWrongIsNamedWithItsLine) {
   EXPECT_TRUE(
       refusal(with("label = \"B\"", ""))
           .ends_with("fig9.toml:4: missing key \"label\", which must be a text that is not empty"));

@@ -54,7 +54,7 @@ TEST(RunState, FollowsARunFromNothingToItsEnd) {
   EXPECT_EQ(need_of(run, wanted()), Need::Resume);
 }
 
-TEST(RunState, ARunOfSoManyStepsNeedsNoRecord) {
+TEST(RunState, ARunOfSoManyStepsNeedsNoSummary) {
   const TemporaryFolder folder;
   SyntheticConfig config;
   config.train.steps = 20;

@@ -58,7 +58,7 @@ TEST_F(MethodTest, ItsOptionsAreValidated) {
   EXPECT_ANY_THROW(Solver([] { return std::unique_ptr<Method>(); }, Picard{.max_evals = 0}));
 }
 
-/// Looks at what the driver offers, and records it.
+/// Looks at what the driver offers, and notes it.
 class Observer final : public Method {
  public:
   explicit Observer(std::function<void(Iteration&)> look) : look_(std::move(look)) {}

@@ -118,7 +118,7 @@ TEST_P(Ownership, ThreadsShareASolver) {
   EXPECT_THAT(wrong, ::testing::Each(0));
 }
 
-TEST_P(Ownership, NoGraphIsRecorded) {
+TEST_P(Ownership, NoGraphIsBuilt) {
   auto map = problem_.map;
   map.w = map.w.clone().requires_grad_();
   const auto solution = solver_.solve({.f = map}, draw().requires_grad_());

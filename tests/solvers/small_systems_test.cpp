@@ -78,7 +78,7 @@ TEST_F(Arnoldi, SplitsAVectorExactly) {
 }
 
 TEST_F(Arnoldi, StaysOrthogonalWhereOnePassWouldNot) {
-  // All but 1e-9 of the vector lies in the span: one Gram–Schmidt pass leaves an error of 1e-7.
+  // All except 1e-9 of the vector lies in the span: one Gram–Schmidt pass leaves an error of 1e-7.
   const auto basis = draw_basis(4);
   const auto v = basis[0] + 2 * basis[3] + 1e-6 * draw();
   const auto column = split(basis, v);

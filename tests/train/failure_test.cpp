@@ -75,7 +75,7 @@ TEST_F(FailureTest, ASampleThatIsNotANumberCostsOneStep) {
   BadDataTask task(config);
   Metrics last;
   Trainer trainer(task, config, to_toml(config), folder_.path(), World::alone(),
-                  {.record = [&last](const Metrics& line) {
+                  {.on_metrics = [&last](const Metrics& line) {
                     if (text(line, "split") == "train") last = line;
                   }});
   EXPECT_EQ(trainer.run(), TrainingEnd::Finished);

@@ -54,7 +54,7 @@ Outcome pass(Equilibrium& layer, const torch::Tensor& x, Precision precision) {
   return outcome;
 }
 
-// Weights are cast inside the solve, where no gradient is recorded, and again at z*, where it must
+// Weights are cast inside the solve, where no graph is built, and again at z*, where one must
 // be: a cast kept from the former would lose the gradient.
 TEST(Precision, Bfloat16ComputesThereAndKeepsStateAndGradientsInFloat32) {
   torch::manual_seed(static_cast<int64_t>(test::seed()));

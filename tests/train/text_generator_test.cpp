@@ -74,8 +74,9 @@ class TextGeneratorTest : public ::testing::Test {
     const auto expected = log_probabilities(text).exp();
     const auto first = text.size() - probabilities.size();
     for (size_t k = 0; k < probabilities.size(); ++k) {
-      const auto place = static_cast<int64_t>(first + k);
-      EXPECT_NEAR(probabilities[k], expected[place - 1][text[first + k]].item<double>(), 1e-8) << k;
+      const auto position = static_cast<int64_t>(first + k);
+      EXPECT_NEAR(probabilities[k], expected[position - 1][text[first + k]].item<double>(), 1e-8)
+          << k;
     }
   }
 

@@ -39,7 +39,7 @@ class TrainerTest : public ::testing::Test {
   test::TemporaryFolder folder_;
 };
 
-TEST_F(TrainerTest, RecordsWhatTheDocumentationLists) {
+TEST_F(TrainerTest, WritesWhatTheDocumentationLists) {
   auto config = short_config();
   config.train.eval_budgets = {1, 3};
   TrainingRun run(config, make("run"));

@@ -52,7 +52,7 @@ struct TrainingRun {
       : task(config, std::move(fault)),
         run(std::move(folder)),
         trainer(task, config, lab::to_toml(config), run, lab::World::alone(),
-                {.record = [this](const lab::Metrics& line) { lines.push_back(line); },
+                {.on_metrics = [this](const lab::Metrics& line) { lines.push_back(line); },
                  .progress = {},
                  .warn = [this](const std::string& message) { warnings.push_back(message); },
                  .interrupted = [this] { return interrupted ? interrupted() : 0; }}) {}

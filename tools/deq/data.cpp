@@ -115,17 +115,17 @@ void pack(const DataArguments& arguments) {
 
 /// The set in an unpacked archive: in the folder, or in the only folder that it holds, and so on.
 fs::path set_within(const fs::path& folder, const std::string& archive) {
-  for (auto place = folder;;) {
+  for (auto found = folder;;) {
     try {
-      return find_images(place).folder;
+      return find_images(found).folder;
     } catch (const UsageError&) {
-      require(!holds_python_cifar10(place), "{}{}", archive, kPythonCifar10IsNotRead);
-      const std::vector<fs::directory_entry> entries{fs::directory_iterator(place), {}};
+      require(!holds_python_cifar10(found), "{}{}", archive, kPythonCifar10IsNotRead);
+      const std::vector<fs::directory_entry> entries{fs::directory_iterator(found), {}};
       require(entries.size() == 1 && entries[0].is_directory(),
               "{} holds no images that deq knows: neither CIFAR-10's files nor folders of classes "
               "with .jpg, .jpeg or .png files",
               archive);
-      place = entries[0].path();
+      found = entries[0].path();
     }
   }
 }

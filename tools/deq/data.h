@@ -20,7 +20,7 @@ nlohmann::ordered_json to_json(const ImageCheck& check);
 /// "1.2 MiB"
 std::string bytes_text(int64_t bytes);
 
-/// Of problems that have a place, `where`, and say `what` it is.
+/// Of problems that say `where` they are and `what` is wrong there.
 template <class Problem>
 nlohmann::ordered_json problems_json(const std::vector<Problem>& problems) {
   auto list = nlohmann::ordered_json::array();

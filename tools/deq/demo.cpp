@@ -84,7 +84,7 @@ void add_demo(CLI::App& program) {
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
   command->add_option("--device", arguments->device, "cpu, cuda or cuda:N")->capture_default_str();
-  command->add_flag("--json", arguments->json, "print one JSON object a run, and no progress");
+  command->add_flag("--json", arguments->json, "print one JSON object per run, and no progress");
   command->callback([arguments] { run_demo(*arguments); });
 }
 

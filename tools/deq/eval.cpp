@@ -61,7 +61,7 @@ void print_json(Metrics metrics, const LoadedRun& run_eval) {
 
 /// What a report would say had the run ended with this evaluation.
 void warn_about(const LoadedRun& run_eval, const std::filesystem::path& folder, Metrics metrics) {
-  auto lines = recorded_lines(folder);
+  auto lines = metrics_lines(folder);
   metrics.emplace_back("split", "valid");
   metrics.emplace_back("step", lines.empty() ? 0.0 : number(lines.back(), "step"));
   lines.push_back(std::move(metrics));

@@ -44,9 +44,9 @@ std::string progress_line(const std::string& label, int64_t done, int64_t total,
                           const std::vector<std::string>& facts, size_t columns) {
   // A full last column makes some terminals begin a new line.
   const size_t room = columns - std::min<size_t>(columns, 1);
-  const auto place = fmt::format(" {}/{}", done, total);
+  const auto count = fmt::format(" {}/{}", done, total);
   const auto line = [&](const std::string& bar, size_t shown) {
-    auto text = label + bar + place;
+    auto text = label + bar + count;
     for (size_t i = 0; i < shown; ++i) text += "  " + facts[i];
     return text;
   };

@@ -78,7 +78,7 @@ void run_train(const TrainArguments& arguments) {
   auto result = train(job);
   if (!result.is_main) return;
   const auto report = write_report(job.folder, {job.folder}, job.folder.filename().string());
-  const auto warnings = warnings_about(recorded_lines(job.folder), job.experiment.recipe);
+  const auto warnings = warnings_about(metrics_lines(job.folder), job.experiment.recipe);
   for (const auto& warning : warnings) {
     std::cerr << fmt::format("{}: warning: {}\n", job.folder.filename().string(), warning);
   }

@@ -78,7 +78,7 @@ std::unique_ptr<RunLock> make_folder(const TrainingJob& job) {
   auto lock = std::make_unique<RunLock>(job.folder);
   require_free_folder(job.folder);  // another process may have trained there a moment ago
   write_file_atomically(config_file(job.folder), job.experiment.config);
-  record_environment(job.folder, job.device);
+  write_environment(job.folder, job.device);
   return lock;
 }
 
@@ -121,7 +121,7 @@ TrainingResult train(const TrainingJob& job) {
     const auto task = job.experiment.make_task(device);
     const std::string metric = task->goal().metric;
     Trainer trainer(*task, job.experiment.recipe, job.experiment.config, job.folder, world,
-                    {.record =
+                    {.on_metrics =
                          [&](const Metrics& line) {
                            if (text(line, "split") != "valid") return;
                            say(evaluation_line(line, steps, metric));

@@ -7,7 +7,7 @@
 #include "deq/solvers/options.h"
 
 // How the gradient of a loss ℓ reaches f's parameters θ and inputs x through z* = f(z*; x, θ). With
-// g = ∂ℓ/∂z* and J = ∂f/∂z at z*, all but the last two give  uᵀ ∂f/∂(θ, x)  for some u.
+// g = ∂ℓ/∂z* and J = ∂f/∂z at z*, all except the last two give  uᵀ ∂f/∂(θ, x)  for some u.
 
 namespace deq {
 

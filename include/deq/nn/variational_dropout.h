@@ -6,8 +6,8 @@
 
 namespace deq {
 
-/// Dropout inside an equilibrium. What is dropped is decided once a solve: a mask that changed from
-/// step to step would leave f without a fixed point.
+/// Dropout inside an equilibrium. What is dropped is decided once per solve: a mask that changed
+/// from step to step would leave f without a fixed point.
 class VariationalDropoutImpl : public torch::nn::Module {
  public:
   explicit VariationalDropoutImpl(double rate);  ///< of the entries dropped, 0 ≤ rate < 1

@@ -10,7 +10,7 @@ namespace deq {
 /// ‖vᵢ‖₂ of every slice vᵢ = v[i, …], shaped [n, 1, …, 1].
 torch::Tensor slice_norms(const torch::Tensor& v);
 
-/// LayerWeight normalisation over the first dimension:  wᵢ = gᵢ vᵢ / ‖vᵢ‖₂,  g shaped [n, 1, …, 1].
+/// Weight normalisation over the first dimension:  wᵢ = gᵢ vᵢ / ‖vᵢ‖₂,  g shaped [n, 1, …, 1].
 torch::Tensor normalised_weight(const torch::Tensor& v, const torch::Tensor& g);
 
 /// A layer's weight, kept as it is or as a length and a direction.
@@ -21,8 +21,8 @@ class LayerWeight {
   LayerWeight(torch::nn::Module& owner, const std::string& name, const torch::Tensor& initial,
               bool normalised);
 
-  /// The weight to compute with, on the tape. A cell asks for it in prepare(), once a solve; under
-  /// autocast it comes in the type that autocast would otherwise cast it to at every step.
+  /// The weight to compute with, on the tape. A cell asks for it in prepare(), once per solve;
+  /// under autocast it comes in the type that autocast would otherwise cast it to at every step.
   torch::Tensor value() const;
 
  private:

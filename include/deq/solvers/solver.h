@@ -56,7 +56,7 @@ class Solver {
   /// A method of your own, run by the same driver. `options` gives tolerance, budget and guards.
   Solver(std::function<std::unique_ptr<Method>()> make_method, const SolverOptions& options);
 
-  /// Solves from z0 [B, D], float32 or float64, on any device. Records no autograd graph. On a GPU,
+  /// Solves from z0 [B, D], float32 or float64, on any device. Builds no autograd graph. On a GPU,
   /// and without a callback, Picard, Anderson and Broyden decide everything on the device; f is
   /// then enqueued without a wait for its value.
   Solution solve(const Problem& problem, const torch::Tensor& z0,

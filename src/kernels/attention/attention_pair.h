@@ -30,9 +30,9 @@ struct Shape {
   int64_t pairs() const { return heads * batch; }
   int64_t key_row() const { return whole_lanes(keys()); }
   int64_t head_row() const { return whole_lanes(width); }
-  /// Distances of a head, transposed: a query's begin at a place that depends on it, and whole
+  /// Distances of a head, transposed: a query's begin at a column that depends on it, and whole
   /// lanes are read.
-  int64_t place_row() const { return whole_lanes(keys() + queries) + 3 * kLanes; }
+  int64_t distance_row() const { return whole_lanes(keys() + queries) + 3 * kLanes; }
   /// The keys that query i sees: from `first` to before `last`.
   int64_t last(int64_t i) const { return keys() - queries + i + 1; }
   int64_t first(int64_t i) const {
@@ -55,7 +55,7 @@ struct Pair {
   const float* own(int64_t i, int64_t what) const {
     return qkv + (((sample * shape.own + i) * 3 + what) * shape.heads + head) * shape.width;
   }
-  /// What ∈ {1, 2} of place j among all keys.
+  /// What ∈ {1, 2} of position j among all keys.
   const float* at(int64_t j, int64_t what) const {
     if (j >= shape.past) return own(j - shape.past, what);
     const auto row = (((what - 1) * shape.heads + head) * shape.batch + sample) * shape.past + j;
@@ -67,18 +67,18 @@ struct Pair {
 struct Workspace {
   std::vector<float> content, position;  // queries with bias, scaled [queries, head_row]
   std::vector<float> across;             // keys or values, transposed [width, key_row]
-  std::vector<float> along;         // the other or the same, by rows [key_row + kTileRows, …]
-  std::vector<float> places;        // of the head's distances [width, place_row]
-  std::vector<float> places_along;  // by rows [keys + kTileRows, head_row]
-  int64_t head = -1;                // whose distances they are
+  std::vector<float> along;            // the other or the same, by rows [key_row + kTileRows, …]
+  std::vector<float> distances;        // of the head's distances [width, distance_row]
+  std::vector<float> distances_along;  // by rows [keys + kTileRows, head_row]
+  int64_t head = -1;                   // whose distances they are
 
   explicit Workspace(const Shape& s)
       : content(size(s.queries * s.head_row())),
         position(content.size()),
         across(size(s.width * s.key_row())),
         along(size((s.key_row() + kTileRows) * s.head_row())),
-        places(size(s.width * s.place_row())),
-        places_along(size((s.keys() + kTileRows) * s.head_row())) {}
+        distances(size(s.width * s.distance_row())),
+        distances_along(size((s.keys() + kTileRows) * s.head_row())) {}
 
   static size_t size(int64_t n) { return static_cast<size_t>(n); }
 
@@ -88,9 +88,9 @@ struct Workspace {
     for (int64_t i = 0; i < s.queries; ++i) {
       const auto* const q = pair.own(s.own - s.queries + i, 0);
       for (int64_t d = 0; d < s.width; ++d) {
-        const auto place = size(i * s.head_row() + d);
-        content[place] = scale * (q[d] + pair.content_bias[pair.head * s.width + d]);
-        position[place] = scale * (q[d] + pair.position_bias[pair.head * s.width + d]);
+        const auto index = size(i * s.head_row() + d);
+        content[index] = scale * (q[d] + pair.content_bias[pair.head * s.width + d]);
+        position[index] = scale * (q[d] + pair.position_bias[pair.head * s.width + d]);
       }
     }
   }
@@ -111,15 +111,15 @@ struct Workspace {
   }
 
   /// Of a head's distances [width, row].
-  void fill_places(const Pair& pair, const float* positions, int64_t row, bool by_rows) {
+  void fill_distances(const Pair& pair, const float* positions, int64_t row, bool by_rows) {
     if (head == pair.head) return;
     head = pair.head;
     const auto& s = pair.shape;
     for (int64_t d = 0; d < s.width; ++d) {
       const auto* const from = positions + (head * s.width + d) * row;
-      std::copy_n(from, s.keys(), places.data() + d * s.place_row());
+      std::copy_n(from, s.keys(), distances.data() + d * s.distance_row());
       if (!by_rows) continue;
-      for (int64_t t = 0; t < s.keys(); ++t) places_along[size(t * s.head_row() + d)] = from[t];
+      for (int64_t t = 0; t < s.keys(); ++t) distances_along[size(t * s.head_row() + d)] = from[t];
     }
   }
 };

@@ -23,10 +23,10 @@ namespace deq::kernels::attention {
   return largest_of(s, n);
 }
 
-/// Scores, without those of places, to probabilities: 0 outside [first, last).
-[[gnu::always_inline]] inline void to_probabilities(float* s, const float* by_place, int64_t first,
-                                                    int64_t last, int64_t n) {
-  const float most = add_and_mask(s, by_place, first, last, n);
+/// Scores, without those of distances, to probabilities: 0 outside [first, last).
+[[gnu::always_inline]] inline void to_probabilities(float* s, const float* by_distance,
+                                                    int64_t first, int64_t last, int64_t n) {
+  const float most = add_and_mask(s, by_distance, first, last, n);
   for (int64_t j = 0; j < n; ++j) s[j] = exponential(s[j] - most);
   std::fill(s, s + first, 0.0F);
   std::fill(s + last, s + n, 0.0F);
@@ -49,8 +49,8 @@ inline constexpr auto probabilities_of =
       multiply_few_rows<true>({.a = w.position.data() + from,
                                .a_row = s.head_row(),
                                .a_step = 1,
-                               .b = w.places.data() + s.queries - 1 - i,
-                               .b_step = s.place_row(),
+                               .b = w.distances.data() + s.queries - 1 - i,
+                               .b_step = s.distance_row(),
                                .b_back = 1},
                               rows, s.width, scratch, row, n);
       for (int64_t r = 0; r < rows; ++r) {
@@ -69,13 +69,13 @@ inline constexpr auto weighted_sums =
     });
 
 /// The same over distances: row r of them begins where that query's do.
-inline constexpr auto weighted_places =
+inline constexpr auto weighted_distances =
     vectorised([](const Shape& s, const Workspace& w, int64_t i, int64_t rows, const float* p,
                   float* to) DEQ_INLINED {
       multiply_few_rows<true>({.a = p,
                                .a_row = s.key_row(),
                                .a_step = 1,
-                               .b = w.places_along.data() + (s.queries - 1 - i) * s.head_row(),
+                               .b = w.distances_along.data() + (s.queries - 1 - i) * s.head_row(),
                                .b_step = s.head_row(),
                                .b_back = s.head_row()},
                               rows, s.last(i + rows - 1), to, s.head_row(), s.head_row());

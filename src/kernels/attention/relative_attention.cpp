@@ -36,7 +36,8 @@ at::Tensor attention_mask(int64_t queries, int64_t keys, int64_t horizon, at::De
 
 namespace {
 
-/// With a product of matrices for all scores by place; `weigh` makes probabilities of both kinds.
+/// With a product of matrices for all scores by distance; `weigh` makes probabilities of both
+/// kinds.
 template <class Weigh>
 at::Tensor attend_with(const Weigh& weigh, const at::Tensor& qkv, int64_t queries,
                        const AttentionTerms& terms) {
@@ -53,14 +54,14 @@ at::Tensor attend_with(const Weigh& weigh, const at::Tensor& qkv, int64_t querie
       (q + terms.content_bias).permute({2, 0, 1, 3}).reshape({heads * batch, queries, width});
   const auto by_position =
       (q + terms.position_bias).permute({2, 0, 1, 3}).reshape({heads, batch * queries, width});
-  const auto places =
+  const auto distances =
       at::bmm(by_position, terms.positions).view({heads * batch, queries, terms.positions.size(2)});
   const SoftmaxTerms softmax{.scale = 1 / std::sqrt(static_cast<double>(width)),
                              .horizon = terms.horizon,
                              .dropout = terms.dropout,
                              .mask = terms.mask};
   const auto content = at::bmm(by_content, flat[0].transpose(1, 2));
-  const auto probabilities = weigh(content, places, softmax);
+  const auto probabilities = weigh(content, distances, softmax);
   return at::bmm(probabilities, flat[1])
       .view({heads, batch, queries, width})
       .permute({1, 2, 0, 3})
@@ -136,16 +137,16 @@ struct Attend : torch::autograd::Function<Attend> {
                                       const AttentionTerms& terms,
                                       torch::autograd::tensor_list& result) {
     const auto seen = reference::attend(saved[0], queries, terms);
-    std::vector<size_t> places;
+    std::vector<size_t> wanted;
     torch::autograd::variable_list inputs;
     for (size_t i = 0; i < 5; ++i) {
       if (!saved[i].defined() || !saved[i].requires_grad()) continue;
-      places.push_back(i);
+      wanted.push_back(i);
       inputs.push_back(saved[i]);
     }
     const auto found = torch::autograd::grad({seen}, inputs, {g}, /*retain_graph=*/true,
                                              /*create_graph=*/true);
-    for (size_t i = 0; i < places.size(); ++i) result[places[i]] = found[i];
+    for (size_t i = 0; i < wanted.size(); ++i) result[wanted[i]] = found[i];
   }
 };
 

@@ -8,7 +8,7 @@
 //
 // c and p biases of a head, r a projection of the distance's sines and cosines. In plain torch all
 // distances of a query are one row of a product of matrices, in which a query's distance 0 comes
-// one place further left than the query's before it: the scores are a view of that product, and on
+// one column further left than the query's before it: the scores are a view of that product, and on
 // a GPU relative_softmax.h reads them where they are.
 
 namespace deq::kernels {
@@ -16,8 +16,8 @@ namespace deq::kernels {
 /// Projected distances [k, h·d], the farthest first, made ready: [h, d, k + padding].
 at::Tensor position_keys(const at::Tensor& projected, int64_t heads);
 
-/// [q, k], true where a query may not look: ahead of itself, or `horizon` or more places back
-/// (0: no limit). The last q of the k places are the queries' own. Undefined where all may.
+/// [q, k], true where a query may not look: ahead of itself, or `horizon` or more positions back
+/// (0: no limit). The last q of the k positions are the queries' own. Undefined where all may.
 at::Tensor attention_mask(int64_t queries, int64_t keys, int64_t horizon, at::Device device);
 
 /// What stays the same while queries, keys and values change.

@@ -67,11 +67,11 @@ void drop(const Shape& s, const float* p, const float* dropout, int64_t rows, fl
 struct Pullback {
   const Pair& pair;
   const Workspace& workspace;
-  const float *probabilities, *dropout;  // of the pair; dropout may be none
-  float *for_qkv, *for_past;             // the whole tensors; for_past may be none
-  float *content, *position, *places;    // of the pair: biases, distances; none where not wanted
-  std::vector<float> pull{};             // ∂y [queries, head_row]
-  std::vector<float> scores{};           // ∂ of the scores [queries, key_row]
+  const float *probabilities, *dropout;   // of the pair; dropout may be none
+  float *for_qkv, *for_past;              // the whole tensors; for_past may be none
+  float *content, *position, *distances;  // of the pair: biases, distances; none where not wanted
+  std::vector<float> pull{};              // ∂y [queries, head_row]
+  std::vector<float> scores{};            // ∂ of the scores [queries, key_row]
 
   float* own_row(int64_t i, int64_t what) const { return for_qkv + (pair.own(i, what) - pair.qkv); }
 
@@ -97,7 +97,7 @@ struct Pullback {
                              dropout == nullptr ? nullptr : dropout + i * s.keys(),
                              probabilities + i * s.key_row(), own);
       attention::weighted_sums(s, workspace.along.data(), i, rows, own, by_content.data());
-      attention::weighted_places(s, workspace, i, rows, own, by_position.data());
+      attention::weighted_distances(s, workspace, i, rows, own, by_position.data());
       for (int64_t r = 0; r < rows; ++r) {
         const float* const first = by_content.data() + r * s.head_row();
         const float* const second = by_position.data() + r * s.head_row();
@@ -143,7 +143,7 @@ struct Pullback {
       const float* const query = workspace.position.data() + i * s.head_row();
       for (int64_t j = s.first(i); j < s.last(i); ++j) {
         const float weight = scores[static_cast<size_t>(i * s.key_row() + j)];
-        float* const row = places + (j + s.queries - 1 - i) * s.width;
+        float* const row = distances + (j + s.queries - 1 - i) * s.width;
         for (int64_t d = 0; d < s.width; ++d) row[d] += weight * query[d];
       }
     }
@@ -177,7 +177,7 @@ Attention attend(const at::Tensor& qkv, int64_t queries, const AttentionTerms& t
     w.fill_queries(pair);
     w.fill_across(pair, 1);
     w.fill_along(pair, 2);
-    w.fill_places(pair, numbers(given.positions), given.positions.size(2), /*by_rows=*/false);
+    w.fill_distances(pair, numbers(given.positions), given.positions.size(2), /*by_rows=*/false);
     auto own = zeros(kTileRows * s.key_row()), scratch = own, dropped = own;
     auto sums = zeros(kTileRows * s.head_row());
     for (int64_t i = 0; i < s.queries; i += kTileRows) {
@@ -206,14 +206,14 @@ AttentionGradients attend_backward(const at::Tensor& g, const at::Tensor& qkv, i
   const auto x = qkv.contiguous(), pulls = g.contiguous();
   const auto given = dense(terms);
   const Shape s(x, queries, given);
-  const auto places = given.positions.size(2);
+  const auto padded_keys = given.positions.size(2);
   AttentionGradients result{.for_qkv = empty_reused(x.sizes(), x.options())};
   if (s.queries < s.own) result.for_qkv.select(2, 0).zero_();
   at::Tensor content, position, distances;  // of every pair
   if (with_terms) {
     content = at::zeros({s.heads, s.batch, s.width}, x.options());
     position = at::zeros_like(content);
-    distances = at::zeros({s.heads, s.batch, places, s.width}, x.options());
+    distances = at::zeros({s.heads, s.batch, padded_keys, s.width}, x.options());
     if (s.past > 0) result.for_past = empty_reused(given.past.sizes(), x.options());
   }
   const auto of_pair = [](const at::Tensor& tensor, int64_t number) {
@@ -223,7 +223,7 @@ AttentionGradients attend_backward(const at::Tensor& g, const at::Tensor& qkv, i
     w.fill_queries(pair);
     w.fill_across(pair, 2);
     w.fill_along(pair, 1);
-    w.fill_places(pair, numbers(given.positions), places, /*by_rows=*/true);
+    w.fill_distances(pair, numbers(given.positions), padded_keys, /*by_rows=*/true);
     const auto* const dropout = numbers(given.dropout);
     Pullback back{.pair = pair,
                   .workspace = w,
@@ -233,7 +233,7 @@ AttentionGradients attend_backward(const at::Tensor& g, const at::Tensor& qkv, i
                   .for_past = of_pair(result.for_past, 0),
                   .content = of_pair(content, number),
                   .position = of_pair(position, number),
-                  .places = of_pair(distances, number)};
+                  .distances = of_pair(distances, number)};
     back.take_pull(numbers(pulls));
     back.through_queries();
     back.through_keys_and_values();

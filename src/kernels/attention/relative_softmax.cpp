@@ -12,18 +12,18 @@ namespace deq::kernels {
 
 namespace reference {
 
-at::Tensor shifted(const at::Tensor& places, int64_t keys) {
-  // Rows that are one number shorter begin one place further left each time.
-  const auto n = places.size(0), queries = places.size(1), row = places.size(2) - 1;
-  return places.view({n, -1})
+at::Tensor shifted(const at::Tensor& distances, int64_t keys) {
+  // Rows that are one number shorter begin one column further left each time.
+  const auto n = distances.size(0), queries = distances.size(1), row = distances.size(2) - 1;
+  return distances.view({n, -1})
       .narrow(1, queries - 1, queries * row)
       .view({n, queries, row})
       .narrow(2, 0, keys);
 }
 
-at::Tensor relative_softmax(const at::Tensor& content, const at::Tensor& places,
+at::Tensor relative_softmax(const at::Tensor& content, const at::Tensor& distances,
                             const SoftmaxTerms& terms) {
-  auto scores = (content + shifted(places, content.size(2))) * terms.scale;
+  auto scores = (content + shifted(distances, content.size(2))) * terms.scale;
   if (terms.mask.defined()) {
     scores = scores.masked_fill(terms.mask, -std::numeric_limits<double>::infinity());
   }
@@ -51,13 +51,13 @@ using Signature = std::tuple<at::Tensor, at::Tensor>(const at::Tensor&, const at
 
 /// p before and after dropout; the same without one.
 std::tuple<at::Tensor, at::Tensor> call_relative_softmax(const at::Tensor& content,
-                                                         const at::Tensor& places,
+                                                         const at::Tensor& distances,
                                                          const SoftmaxTerms& terms) {
   const at::AutoDispatchBelowAutograd below_autograd;
   static const auto op = find_operator<Signature>("deq::relative_softmax");
   const auto [probabilities, dropped] =
-      op.call(content.contiguous(), places.contiguous(), dense_or_none(terms.dropout), terms.scale,
-              terms.horizon);
+      op.call(content.contiguous(), distances.contiguous(), dense_or_none(terms.dropout),
+              terms.scale, terms.horizon);
   return {probabilities, terms.dropout.defined() ? dropped : probabilities};
 }
 
@@ -73,12 +73,12 @@ std::tuple<at::Tensor, at::Tensor> call_relative_softmax_backward(const at::Tens
 
 struct RelativeSoftmax : torch::autograd::Function<RelativeSoftmax> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& content,
-                            const at::Tensor& places, const OptionalTensor& dropout,
+                            const at::Tensor& distances, const OptionalTensor& dropout,
                             const OptionalTensor& mask, double scale, int64_t horizon) {
     const SoftmaxTerms terms{scale, horizon, dropout.value_or(at::Tensor()),
                              mask.value_or(at::Tensor())};
-    const auto [probabilities, dropped] = call_relative_softmax(content, places, terms);
-    context->save_for_backward({content, places, terms.dropout, terms.mask, probabilities});
+    const auto [probabilities, dropped] = call_relative_softmax(content, distances, terms);
+    context->save_for_backward({content, distances, terms.dropout, terms.mask, probabilities});
     context->saved_data["scale"] = scale;
     context->saved_data["horizon"] = horizon;
     return dropped;
@@ -108,27 +108,29 @@ struct RelativeSoftmax : torch::autograd::Function<RelativeSoftmax> {
 
 TORCH_LIBRARY_FRAGMENT(deq, library) {
   library.def(
-      "relative_softmax(Tensor content, Tensor places, Tensor? dropout, float scale, int horizon) "
+      "relative_softmax(Tensor content, Tensor distances, Tensor? dropout, float scale, int "
+      "horizon) "
       "-> (Tensor, Tensor)");
   library.def(
       "relative_softmax_backward(Tensor g, Tensor probabilities, Tensor? dropout, float scale, "
       "int columns) -> (Tensor, Tensor)");
 }
 
-bool relative_softmax_serves(const at::Tensor& content, const at::Tensor& places) {
+bool relative_softmax_serves(const at::Tensor& content, const at::Tensor& distances) {
   const auto type = content.scalar_type();
   const bool typed = type == at::kFloat || type == at::kDouble || type == at::kBFloat16;
-  return content.is_cuda() && typed && places.scalar_type() == type && content.size(2) <= kMostKeys;
+  return content.is_cuda() && typed && distances.scalar_type() == type &&
+         content.size(2) <= kMostKeys;
 }
 
-at::Tensor relative_softmax(const at::Tensor& content, const at::Tensor& places,
+at::Tensor relative_softmax(const at::Tensor& content, const at::Tensor& distances,
                             const SoftmaxTerms& terms) {
-  if (!relative_softmax_serves(content, places)) {
-    return reference::relative_softmax(content, places, terms);
+  if (!relative_softmax_serves(content, distances)) {
+    return reference::relative_softmax(content, distances, terms);
   }
   if (!at::GradMode::is_enabled())
-    return std::get<1>(call_relative_softmax(content, places, terms));
-  return RelativeSoftmax::apply(content, places, as_optional(terms.dropout),
+    return std::get<1>(call_relative_softmax(content, distances, terms));
+  return RelativeSoftmax::apply(content, distances, as_optional(terms.dropout),
                                 as_optional(terms.mask), terms.scale, terms.horizon);
 }
 

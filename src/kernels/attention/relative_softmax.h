@@ -3,8 +3,8 @@
 #include <ATen/core/Tensor.h>
 
 // The probabilities of attention with relative positions, from two products: scores by content
-// c [n, q, k], and by place t [n, q, k + padding], in whose rows a query's distance 0 comes one
-// place further left than the query's before it. Query i sees key j with
+// c [n, q, k], and by distance t [n, q, k + padding], in whose rows a query's distance 0 comes one
+// column further left than the query's before it. Query i sees key j with
 //
 //   p[i, j] = softmax over j of scale·(c[i, j] + t[i, j + q − 1 − i]), times its dropout.
 //
@@ -21,17 +21,17 @@ struct SoftmaxTerms {
 };
 
 /// [n, q, k]. Differentiable as often as wanted, for both scores.
-at::Tensor relative_softmax(const at::Tensor& content, const at::Tensor& places,
+at::Tensor relative_softmax(const at::Tensor& content, const at::Tensor& distances,
                             const SoftmaxTerms& terms);
 
-bool relative_softmax_serves(const at::Tensor& content, const at::Tensor& places);
+bool relative_softmax_serves(const at::Tensor& content, const at::Tensor& distances);
 
 namespace reference {
-at::Tensor relative_softmax(const at::Tensor& content, const at::Tensor& places,
+at::Tensor relative_softmax(const at::Tensor& content, const at::Tensor& distances,
                             const SoftmaxTerms& terms);
 
 /// Rows i of [n, q, k'] from their column q − 1 − i on; the first k columns of that, as a view.
-at::Tensor shifted(const at::Tensor& places, int64_t keys);
+at::Tensor shifted(const at::Tensor& distances, int64_t keys);
 }  // namespace reference
 
 }  // namespace deq::kernels

@@ -23,15 +23,15 @@ const void* pointer(const OptionalTensor& tensor) {
   return tensor ? tensor->const_data_ptr() : nullptr;
 }
 
-Pair relative_softmax_op(const at::Tensor& content, const at::Tensor& places,
+Pair relative_softmax_op(const at::Tensor& content, const at::Tensor& distances,
                          const OptionalTensor& dropout, double scale, int64_t horizon) {
   const c10::cuda::CUDAGuard guard(content.device());
   auto probabilities = at::empty_like(content);
   at::Tensor dropped;
   if (dropout) dropped = at::empty_like(content);
   relative_softmax(number(content.scalar_type()),
-                   {content.size(0), content.size(1), content.size(2), places.size(2)}, scale,
-                   horizon, content.const_data_ptr(), places.const_data_ptr(), pointer(dropout),
+                   {content.size(0), content.size(1), content.size(2), distances.size(2)}, scale,
+                   horizon, content.const_data_ptr(), distances.const_data_ptr(), pointer(dropout),
                    probabilities.mutable_data_ptr(), dropout ? dropped.mutable_data_ptr() : nullptr,
                    c10::cuda::getCurrentCUDAStream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
@@ -42,13 +42,13 @@ Pair relative_softmax_backward_op(const at::Tensor& g, const at::Tensor& probabi
                                   const OptionalTensor& dropout, double scale, int64_t columns) {
   const c10::cuda::CUDAGuard guard(g.device());
   auto for_content = at::empty_like(probabilities);
-  auto for_places = at::empty({g.size(0), g.size(1), columns}, probabilities.options());
+  auto for_distances = at::empty({g.size(0), g.size(1), columns}, probabilities.options());
   relative_softmax_backward(number(g.scalar_type()), {g.size(0), g.size(1), g.size(2), columns},
                             scale, g.const_data_ptr(), probabilities.const_data_ptr(),
                             pointer(dropout), for_content.mutable_data_ptr(),
-                            for_places.mutable_data_ptr(), c10::cuda::getCurrentCUDAStream());
+                            for_distances.mutable_data_ptr(), c10::cuda::getCurrentCUDAStream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
-  return {for_content, for_places};
+  return {for_content, for_distances};
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ __device__ double exponential(double x) {
 
 template <class T, int N, class F = typename SumOf<T>::Type>
 __global__ void softmax_kernel(SoftmaxShape shape, F scale, int64_t horizon,
-                               const T* __restrict__ content, const T* __restrict__ places,
+                               const T* __restrict__ content, const T* __restrict__ distances,
                                const T* __restrict__ dropout, T* __restrict__ probabilities,
                                T* __restrict__ dropped) {
   const int64_t row = row_of_warp();
@@ -54,13 +54,13 @@ __global__ void softmax_kernel(SoftmaxShape shape, F scale, int64_t horizon,
   const int64_t query = row % shape.queries, itself = shape.keys - shape.queries + query;
   const int64_t first = horizon > 0 && itself >= horizon ? itself - horizon + 1 : 0;
   const T* const by_content = content + row * shape.keys;
-  const T* const by_place = places + row * shape.columns + shape.queries - 1 - query;
+  const T* const by_distance = distances + row * shape.columns + shape.queries - 1 - query;
   F values[N], largest = -INFINITY;
 #pragma unroll
   for (int k = 0; k < N; ++k) {
     const int64_t key = k * kWarp + lane();
     const bool seen = key >= first && key <= itself;
-    values[k] = seen ? scale * (static_cast<F>(by_content[key]) + static_cast<F>(by_place[key]))
+    values[k] = seen ? scale * (static_cast<F>(by_content[key]) + static_cast<F>(by_distance[key]))
                      : F(-INFINITY);
     largest = values[k] > largest ? values[k] : largest;
   }
@@ -88,7 +88,7 @@ template <class T, int N, class F = typename SumOf<T>::Type>
 __global__ void softmax_backward_kernel(SoftmaxShape shape, F scale, const T* __restrict__ g,
                                         const T* __restrict__ probabilities,
                                         const T* __restrict__ dropout, T* __restrict__ for_content,
-                                        T* __restrict__ for_places) {
+                                        T* __restrict__ for_distances) {
   const int64_t row = row_of_warp();
   if (row >= shape.matrices * shape.queries) return;
   const int64_t begin = row * shape.keys;
@@ -104,21 +104,21 @@ __global__ void softmax_backward_kernel(SoftmaxShape shape, F scale, const T* __
     dot += p[k] * values[k];
   }
   dot = warp_sum(dot);
-  // The row of the places has this row from `skipped` on, and zeros around it.
+  // The row of the distances has this row from `skipped` on, and zeros around it.
   const int64_t skipped = shape.queries - 1 - row % shape.queries;
-  T* const places = for_places + row * shape.columns;
+  T* const distances = for_distances + row * shape.columns;
 #pragma unroll
   for (int k = 0; k < N; ++k) {
     const int64_t key = k * kWarp + lane();
     if (key >= shape.keys) break;
     const T result = static_cast<T>(scale * p[k] * (values[k] - dot));
     for_content[begin + key] = result;
-    if (skipped + key < shape.columns) places[skipped + key] = result;
+    if (skipped + key < shape.columns) distances[skipped + key] = result;
   }
   const T zero = static_cast<T>(F(0));
-  for (int64_t column = lane(); column < skipped; column += kWarp) places[column] = zero;
+  for (int64_t column = lane(); column < skipped; column += kWarp) distances[column] = zero;
   for (int64_t column = skipped + shape.keys + lane(); column < shape.columns; column += kWarp) {
-    places[column] = zero;
+    distances[column] = zero;
   }
 }
 
@@ -146,22 +146,22 @@ unsigned blocks_of(const SoftmaxShape& shape) {
 }  // namespace
 
 void relative_softmax(Number type, const SoftmaxShape& shape, double scale, int64_t horizon,
-                      const void* content, const void* places, const void* dropout,
+                      const void* content, const void* distances, const void* dropout,
                       void* probabilities, void* dropped, cudaStream_t stream) {
   with_type(type, shape, [&]<class T, int N>() {
     softmax_kernel<T, N><<<blocks_of(shape), kWarps * kWarp, 0, stream>>>(
-        shape, static_cast<typename SumOf<T>::Type>(scale), horizon, as<T>(content), as<T>(places),
-        as<T>(dropout), as<T>(probabilities), as<T>(dropped));
+        shape, static_cast<typename SumOf<T>::Type>(scale), horizon, as<T>(content),
+        as<T>(distances), as<T>(dropout), as<T>(probabilities), as<T>(dropped));
   });
 }
 
 void relative_softmax_backward(Number type, const SoftmaxShape& shape, double scale, const void* g,
                                const void* probabilities, const void* dropout, void* for_content,
-                               void* for_places, cudaStream_t stream) {
+                               void* for_distances, cudaStream_t stream) {
   with_type(type, shape, [&]<class T, int N>() {
     softmax_backward_kernel<T, N><<<blocks_of(shape), kWarps * kWarp, 0, stream>>>(
         shape, static_cast<typename SumOf<T>::Type>(scale), as<T>(g), as<T>(probabilities),
-        as<T>(dropout), as<T>(for_content), as<T>(for_places));
+        as<T>(dropout), as<T>(for_content), as<T>(for_distances));
   });
 }
 

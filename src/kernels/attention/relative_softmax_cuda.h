@@ -10,18 +10,18 @@
 
 namespace deq::kernels::cuda {
 
-/// Of n matrices of scores: queries, keys, and the columns of the scores by place.
+/// Of n matrices of scores: queries, keys, and the columns of the scores by distance.
 struct SoftmaxShape {
   int64_t matrices, queries, keys, columns;
 };
 
 /// No dropout is a null pointer, and then there is no `dropped`.
 void relative_softmax(Number type, const SoftmaxShape& shape, double scale, int64_t horizon,
-                      const void* content, const void* places, const void* dropout,
+                      const void* content, const void* distances, const void* dropout,
                       void* probabilities, void* dropped, cudaStream_t stream);
 
 void relative_softmax_backward(Number type, const SoftmaxShape& shape, double scale, const void* g,
                                const void* probabilities, const void* dropout, void* for_content,
-                               void* for_places, cudaStream_t stream);
+                               void* for_distances, cudaStream_t stream);
 
 }  // namespace deq::kernels::cuda

@@ -19,20 +19,20 @@ __global__ void mask_samples_kernel(MaskedRows shape, T* __restrict__ rows,
   const int64_t sample = blockIdx.z, first = static_cast<int64_t>(blockIdx.y) * kRows;
   float mask[kWidth], values[kRows][kWidth];
   load(masks + sample * shape.numbers + column, mask);
-  const auto place = [&](int row) {
+  const auto offset = [&](int row) {
     return (sample * shape.rows + first + row) * shape.numbers + column;
   };
 #pragma unroll
   for (int row = 0; row < kRows; ++row) {
-    if (first + row < shape.rows) load(rows + place(row), values[row]);
+    if (first + row < shape.rows) load(rows + offset(row), values[row]);
   }
 #pragma unroll
   for (int row = 0; row < kRows; ++row) {
     if (first + row >= shape.rows) return;
 #pragma unroll
     for (int k = 0; k < kWidth; ++k) values[row][k] *= mask[k];
-    keep_positive(positive == nullptr ? nullptr : positive + place(row), values[row]);
-    store(rows + place(row), values[row]);
+    keep_positive(positive == nullptr ? nullptr : positive + offset(row), values[row]);
+    store(rows + offset(row), values[row]);
   }
 }
 

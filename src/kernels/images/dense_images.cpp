@@ -33,11 +33,11 @@ at::Tensor call_dense_images(const at::Tensor& x, at::ScalarType type) {
   return op.call(x, type);
 }
 
-void call_spread(const at::Tensor& dense, const at::Tensor& place) {
+void call_spread(const at::Tensor& dense, const at::Tensor& out) {
   const at::AutoDispatchBelowAutograd below_autograd;
   static const auto op =
       find_operator<void(const at::Tensor&, const at::Tensor&)>("deq::spread_images");
-  op.call(dense, place);
+  op.call(dense, out);
 }
 
 /// The gradients in float32, as parts of one slab in their order.
@@ -83,7 +83,7 @@ struct DenseParts : torch::autograd::Function<DenseParts> {
 
 TORCH_LIBRARY_FRAGMENT(deq, library) {
   library.def("dense_images(Tensor x, ScalarType type) -> Tensor");
-  library.def("spread_images(Tensor dense, Tensor(a!) place) -> ()");
+  library.def("spread_images(Tensor dense, Tensor(a!) out) -> ()");
 }
 
 std::vector<at::Tensor> dense_images(const std::vector<at::Tensor>& parts, at::ScalarType type) {

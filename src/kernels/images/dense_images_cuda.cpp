@@ -23,11 +23,11 @@ at::Tensor dense_images_op(const at::Tensor& x, at::ScalarType type) {
   return result;
 }
 
-void spread_images_op(const at::Tensor& dense, const at::Tensor& place) {
+void spread_images_op(const at::Tensor& dense, const at::Tensor& out) {
   const c10::cuda::CUDAGuard guard(dense.device());
   spread_images(dense.const_data_ptr(), number(dense.scalar_type()), dense.size(0),
-                c10::multiply_integers(dense.sizes().slice(1)), place.mutable_data_ptr<float>(),
-                place.stride(0), c10::cuda::getCurrentCUDAStream());
+                c10::multiply_integers(dense.sizes().slice(1)), out.mutable_data_ptr<float>(),
+                out.stride(0), c10::cuda::getCurrentCUDAStream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 

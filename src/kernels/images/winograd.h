@@ -17,7 +17,7 @@
 
 namespace deq::kernels::winograd {
 
-inline constexpr int64_t kOut = 4, kIn = 6, kPlaces = kIn * kIn;  // of a tile's edge; of its inputs
+inline constexpr int64_t kOut = 4, kIn = 6, kPoints = kIn * kIn;  // of a tile's edge; of its inputs
 inline constexpr int64_t kLanes = 8;                              // channels of a vector
 inline constexpr int64_t kPanel = 3;   // vectors of output channels that a product accumulates
 inline constexpr int64_t kBlock = 16;  // tiles that are transformed together, to stay in the cache
@@ -36,8 +36,8 @@ struct Shape {
   int64_t across() const { return (width + kOut - 1) / kOut; }
   int64_t tiles() const { return batch * down() * across(); }
   int64_t blocks() const { return (tiles() + kBlock - 1) / kBlock; }
-  int64_t weights() const { return kPlaces * in * out; }
-  int64_t workspace() const { return kPlaces * kBlock * (in + out); }
+  int64_t weights() const { return kPoints * in * out; }
+  int64_t workspace() const { return kPoints * kBlock * (in + out); }
 };
 
 /// Where a tile of the batch lies.
@@ -47,8 +47,8 @@ struct Tile {
 
 DEQ_INLINE Tile tile_at(const Shape& shape, int64_t index) {
   const int64_t across = shape.across(), in_sample = shape.down() * across;
-  const int64_t place = index % in_sample;
-  return {index / in_sample, place / across * kOut, place % across * kOut};
+  const int64_t tile = index % in_sample;
+  return {index / in_sample, tile / across * kOut, tile % across * kOut};
 }
 
 /// r = Bᵀ d for one column of six, `step` apart in d and in r.
@@ -75,14 +75,14 @@ DEQ_INLINE void transform_out(const Vector* m, int64_t step, Vector* y, int64_t 
   y[3 * out_step] = 0.5F * kP * difference_p + 2.0F * kQ * difference_q + m[5 * step];
 }
 
-/// A tile's inputs, all channels, to v[place][in], places `stride` apart.
+/// A tile's inputs, all channels, to v[point][in], points `stride` apart.
 DEQ_INLINE void gather_tile(const Shape& shape, const Tile& tile, const float* x, float* v,
                             int64_t stride) {
   const auto [sample, top, left] = tile;
   x += sample * shape.x_stride;
   const bool inside = top > 0 && left > 0 && top + kOut < shape.height && left + kOut < shape.width;
   for (int64_t c = 0; c < shape.in; c += kLanes) {
-    Vector d[kPlaces], r[kPlaces];
+    Vector d[kPoints], r[kPoints];
     for (int64_t i = 0; i < kIn; ++i) {
       const int64_t row = top + i - 1;
       const bool row_inside = row >= 0 && row < shape.height;
@@ -98,11 +98,11 @@ DEQ_INLINE void gather_tile(const Shape& shape, const Tile& tile, const float* x
     }
     for (int64_t j = 0; j < kIn; ++j) transform_in(d + j, r + j, kIn);
     for (int64_t i = 0; i < kIn; ++i) transform_in(r + i * kIn, d + i * kIn, 1);
-    for (int64_t k = 0; k < kPlaces; ++k) *reinterpret_cast<Vector*>(v + k * stride + c) = d[k];
+    for (int64_t k = 0; k < kPoints; ++k) *reinterpret_cast<Vector*>(v + k * stride + c) = d[k];
   }
 }
 
-/// m[place][out], places `stride` apart, to a tile's outputs.
+/// m[point][out], points `stride` apart, to a tile's outputs.
 DEQ_INLINE void scatter_tile(const Shape& shape, const Tile& tile, const float* m, int64_t stride,
                              float* y) {
   const auto [sample, top, left] = tile;
@@ -110,8 +110,8 @@ DEQ_INLINE void scatter_tile(const Shape& shape, const Tile& tile, const float* 
   const int64_t rows = std::min(kOut, shape.height - top);
   const int64_t columns = std::min(kOut, shape.width - left);
   for (int64_t c = 0; c < shape.out; c += kLanes) {
-    Vector d[kPlaces], r[kOut * kIn], t[kOut * kOut];
-    for (int64_t k = 0; k < kPlaces; ++k)
+    Vector d[kPoints], r[kOut * kIn], t[kOut * kOut];
+    for (int64_t k = 0; k < kPoints; ++k)
       d[k] = *reinterpret_cast<const Vector*>(m + k * stride + c);
     for (int64_t j = 0; j < kIn; ++j) transform_out(d + j, kIn, r + j, kIn);
     for (int64_t i = 0; i < kOut; ++i) transform_out(r + i * kIn, 1, t + i * kOut, 1);
@@ -145,7 +145,7 @@ DEQ_INLINE void multiply_rows(const float* v, int64_t in, const float* u, float*
   }
 }
 
-/// m[tile][panel of the output] of one place and `count` tiles, whose rows of v and m follow each
+/// m[tile][panel of the output] of one point and `count` tiles, whose rows of v and m follow each
 /// other.
 template <int64_t kRows>
 DEQ_INLINE void multiply(const float* v, int64_t count, int64_t in, const float* u, float* m,
@@ -169,18 +169,18 @@ inline constexpr auto convolve_block =
     vectorised([](const Shape& shape, int64_t block, const float* x, const float* u,
                   float* workspace, float* y) DEQ_INLINED {
       const int64_t first = block * kBlock, count = std::min(kBlock, shape.tiles() - first);
-      float* const v = workspace;                        // [place][tile][in]
-      float* const m = v + kPlaces * kBlock * shape.in;  // [place][tile][out]
+      float* const v = workspace;                        // [point][tile][in]
+      float* const m = v + kPoints * kBlock * shape.in;  // [point][tile][out]
       for (int64_t t = 0; t < count; ++t) {
         gather_tile(shape, tile_at(shape, first + t), x, v + t * shape.in, kBlock * shape.in);
       }
       const int64_t vectors = shape.out / kLanes;
-      for (int64_t place = 0; place < kPlaces; ++place) {
-        const float* const weights = u + place * shape.in * shape.out;
+      for (int64_t point = 0; point < kPoints; ++point) {
+        const float* const weights = u + point * shape.in * shape.out;
         for (int64_t j = 0; j < vectors; j += kPanel) {
           const float* const panel = weights + j * kLanes * shape.in;
-          const float* const from = v + place * kBlock * shape.in;
-          float* const to = m + place * kBlock * shape.out + j * kLanes;
+          const float* const from = v + point * kBlock * shape.in;
+          float* const to = m + point * kBlock * shape.out + j * kLanes;
           const int64_t wide = std::min(kPanel, vectors - j);
           // 24 sums stay in the registers of AVX-512, 12 in those of AVX2.
           if (widest_instructions == InstructionSet::kAvx512) {
@@ -208,7 +208,7 @@ DEQ_INLINE void transform_weight(const Vector* w, int64_t step, Vector* r, int64
   r[5 * out_step] = w2;
 }
 
-/// u = G w Gᵀ of w [3, 3, in, out], in panels: [place][panel][in][vectors of a panel].
+/// u = G w Gᵀ of w [3, 3, in, out], in panels: [point][panel][in][vectors of a panel].
 inline constexpr auto transform_weights =
     vectorised([](const Shape& shape, const float* w, float* u) DEQ_INLINED {
       const int64_t pairs = shape.in * shape.out;
@@ -217,13 +217,13 @@ inline constexpr auto transform_weights =
         float* to = u + panel * shape.in;
         for (int64_t i = 0; i < shape.in; ++i) {
           for (int64_t o = panel; o < end; o += kLanes, to += kLanes) {
-            Vector d[9], r[3 * kIn], t[kPlaces];
+            Vector d[9], r[3 * kIn], t[kPoints];
             for (int64_t k = 0; k < 9; ++k) {
               d[k] = *reinterpret_cast<const Vector*>(w + k * pairs + i * shape.out + o);
             }
             for (int64_t j = 0; j < 3; ++j) transform_weight(d + j, 3, r + j, 3);
             for (int64_t k = 0; k < kIn; ++k) transform_weight(r + 3 * k, 1, t + kIn * k, 1);
-            for (int64_t k = 0; k < kPlaces; ++k) *reinterpret_cast<Vector*>(to + k * pairs) = t[k];
+            for (int64_t k = 0; k < kPoints; ++k) *reinterpret_cast<Vector*>(to + k * pairs) = t[k];
           }
         }
       }

@@ -65,8 +65,8 @@ cpu::CrossEntropyGradients differentiable_cross_entropy(const at::Tensor& g,
                                                         const at::Tensor& targets) {
   const auto [weight, bias] = joined(tables);
   const auto p = at::softmax(at::linear(vectors, weight, bias), -1);
-  const auto places = targets.unsqueeze(1);
-  const auto pull = (p - at::zeros_like(p).scatter(1, places, 1)) * g.unsqueeze(1);
+  const auto columns = targets.unsqueeze(1);
+  const auto pull = (p - at::zeros_like(p).scatter(1, columns, 1)) * g.unsqueeze(1);
   cpu::CrossEntropyGradients result{.for_vectors = pull.mm(weight), .for_tables = {}};
   const auto for_weight = pull.t().mm(vectors), for_bias = pull.sum(0);
   int64_t first = 0;

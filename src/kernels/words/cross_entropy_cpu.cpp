@@ -134,8 +134,8 @@ CrossEntropy cross_entropy(const at::Tensor& vectors, const std::vector<WordScor
   const auto count = vectors.size(0);
   const auto width = block_words(vectors);
   const auto blocks = blocks_of(tables, width);
-  const auto places = targets.contiguous();
-  const auto* const target = places.const_data_ptr<int64_t>();
+  const auto dense_targets = targets.contiguous();
+  const auto* const target = dense_targets.const_data_ptr<int64_t>();
   const auto partial =
       empty_reused({static_cast<int64_t>(blocks.size()), 2, count}, vectors.options());
   auto log_sum = at::empty({count}, vectors.options()), cost = at::empty_like(log_sum);
@@ -149,8 +149,8 @@ CrossEntropy cross_entropy(const at::Tensor& vectors, const std::vector<WordScor
                for (int64_t i = 0; i < scores.size(0); ++i) {
                  most[i] = add_bias(s + i * width, bias, block.words);
                  most[count + i] = sum_exponentials(s + i * width, most[i], block.words);
-                 const auto place = target[row + i] - block.column;
-                 if (place >= 0 && place < block.words) costs[row + i] = -s[i * width + place];
+                 const auto word = target[row + i] - block.column;
+                 if (word >= 0 && word < block.words) costs[row + i] = -s[i * width + word];
                }
              });
   const auto most = partial.select(1, 0), sums = partial.select(1, 1);
@@ -167,8 +167,8 @@ CrossEntropyGradients cross_entropy_backward(const at::Tensor& g, const at::Tens
   const WithoutGradients guard;
   const auto width = block_words(vectors);
   const auto blocks = blocks_of(tables, width);
-  const auto places = targets.contiguous(), pull = g.contiguous();
-  const auto* const target = places.const_data_ptr<int64_t>();
+  const auto dense_targets = targets.contiguous(), pull = g.contiguous();
+  const auto* const target = dense_targets.const_data_ptr<int64_t>();
   const auto* const weight_of = pull.const_data_ptr<float>();
   const auto* const sums = log_sum.const_data_ptr<float>();
   CrossEntropyGradients result{.for_vectors = {}, .for_tables = {}};
@@ -195,10 +195,10 @@ CrossEntropyGradients cross_entropy_backward(const at::Tensor& g, const at::Tens
                for (int64_t i = 0; i < rows; ++i) {
                  auto* const own = s + i * width;
                  pull_back_words(own, bias, sums[row + i], weight_of[row + i], block.words, total);
-                 const auto place = target[row + i] - block.column;
-                 if (place >= 0 && place < block.words) {
-                   own[place] -= weight_of[row + i];
-                   total[place] -= weight_of[row + i];
+                 const auto word = target[row + i] - block.column;
+                 if (word >= 0 && word < block.words) {
+                   own[word] -= weight_of[row + i];
+                   total[word] -= weight_of[row + i];
                  }
                }
                const auto pulled = scores.narrow(1, 0, block.words);

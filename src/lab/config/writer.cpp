@@ -34,7 +34,7 @@ std::string schedule_toml(const Schedule& schedule) {
 }
 
 void Writer::write(std::string_view key, const std::string& value) {
-  // Tables that hold nothing but tables need no header of their own.
+  // Tables that hold only tables need no header of their own.
   if (!header_written_) text_ += "\n[" + path_ + "]\n";
   header_written_ = true;
   text_ += std::string(key) + " = " + value + "\n";

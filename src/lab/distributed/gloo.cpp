@@ -11,13 +11,13 @@ namespace {
 
 using Gloo = c10d::ProcessGroupGloo;
 
-std::shared_ptr<::gloo::transport::Device> network_device(const std::string& meeting_place) {
+std::shared_ptr<::gloo::transport::Device> network_device(const std::string& host) {
   if (const char* interfaces = std::getenv("GLOO_SOCKET_IFNAME")) {
     const std::string names = interfaces;
     return Gloo::createDeviceForInterface(names.substr(0, names.find(',')));
   }
   // A world that meets on this machine needs no other address, and no name that resolves.
-  if (meeting_place == "127.0.0.1" || meeting_place == "localhost") {
+  if (host == "127.0.0.1" || host == "localhost") {
     return Gloo::createDeviceForHostname("127.0.0.1");
   }
   return Gloo::createDefaultDevice();

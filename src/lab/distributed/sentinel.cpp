@@ -75,9 +75,9 @@ struct Sentinel::State {
   };
   std::map<int64_t, Seen> seen;
 
-  State(const RankInfo& its_place, c10::intrusive_ptr<c10d::Store> its_store,
+  State(const RankInfo& its_rank, c10::intrusive_ptr<c10d::Store> its_store,
         std::chrono::milliseconds its_timeout, std::function<void()> callback)
-      : self(its_place),
+      : self(its_rank),
         store(std::move(its_store)),
         timeout(its_timeout),
         on_verdict(std::move(callback)) {}

@@ -58,7 +58,7 @@ std::string little_endian(Number value) {
   return {reinterpret_cast<const char*>(&value), sizeof value};
 }
 
-std::string record(const Message& event) {
+std::string framed(const Message& event) {
   const std::string& data = event.bytes();
   const std::string length = little_endian(uint64_t{data.size()});
   return length + little_endian(masked_checksum(length)) + data +
@@ -97,7 +97,7 @@ EventFile::EventFile(const fs::path& folder) {
   try {
     Message event = event_now();
     event.text(3, "brain.Event:2");
-    io::append_whole(descriptor_, path_, record(event));
+    io::append_whole(descriptor_, path_, framed(event));
   } catch (...) {
     ::close(descriptor_);
     ::unlink(path_.c_str());
@@ -115,7 +115,7 @@ void EventFile::start_session(int64_t step) {
   // TensorBoard forgets from the event's own step on.
   Message event = event_at(step + 1);
   event.message(7, session);
-  io::append_whole(descriptor_, path_, record(event));
+  io::append_whole(descriptor_, path_, framed(event));
 }
 
 void EventFile::scalars(int64_t step, const std::vector<std::pair<std::string, double>>& values) {
@@ -131,7 +131,7 @@ void EventFile::scalars(int64_t step, const std::vector<std::pair<std::string, d
   if (summary.bytes().empty()) return;
   Message event = event_at(step);
   event.message(5, summary);
-  io::append_whole(descriptor_, path_, record(event));
+  io::append_whole(descriptor_, path_, framed(event));
 }
 
 }  // namespace deq::lab

@@ -51,7 +51,7 @@ Environment this_environment() {
   return environment;
 }
 
-void record_environment(const std::filesystem::path& run, const std::string& device) {
+void write_environment(const std::filesystem::path& run, const std::string& device) {
   auto object = ordered_json::object();
   for (const auto& [name, value] : this_environment()) object[name] = value;
   object["device"] = device;
@@ -62,7 +62,7 @@ void record_environment(const std::filesystem::path& run, const std::string& dev
   write_file_atomically(environment_file(run), object.dump(1) + "\n");
 }
 
-Environment recorded_environment(const std::filesystem::path& run) {
+Environment read_environment(const std::filesystem::path& run) {
   Environment environment;
   if (!std::filesystem::exists(environment_file(run))) return environment;
   // A report is worth having without this, too.

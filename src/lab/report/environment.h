@@ -13,10 +13,10 @@ using Environment = std::vector<std::pair<std::string, std::string>>;
 Environment this_environment();
 
 /// environment.json in a run folder: what it is trained on, on a GPU that one too, and since when.
-void record_environment(const std::filesystem::path& run, const std::string& device);
+void write_environment(const std::filesystem::path& run, const std::string& device);
 
-/// Empty where it was not recorded.
-Environment recorded_environment(const std::filesystem::path& run);
+/// Empty where there is no such file.
+Environment read_environment(const std::filesystem::path& run);
 
 /// "2026-11-16T08:30:00Z".
 std::string utc_now();

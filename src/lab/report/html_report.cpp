@@ -37,12 +37,12 @@ json run_data(const std::filesystem::path& folder) {
            {"folder", folder.string()},
            {"gamma", describe_gamma(experiment.recipe.jacobian)},
            {"config", read_file(config_file(folder))},
-           {"environment", run_json(recorded_environment(folder))},
+           {"environment", run_json(read_environment(folder))},
            {"summary", last_validation(lines)},
            {"metrics",
             {{"train", metric_columns(lines, "train")}, {"valid", metric_columns(lines, "valid")}}},
            {"warnings", json::array()}};
-  const std::vector<Metrics> all = recorded_lines(folder);
+  const std::vector<Metrics> all = metrics_lines(folder);
   for (const auto& warning : warnings_about(all, experiment.recipe)) {
     run["warnings"].push_back(warning);
   }

@@ -13,7 +13,7 @@ namespace deq::lab {
 
 using MetricLine = std::map<std::string, MetricValue>;
 
-/// One array a name, null where a line of this split lacks it.
+/// One array per name, null where a line of this split lacks it.
 nlohmann::json metric_columns(const std::vector<MetricLine>& lines, const std::string& split);
 
 /// The last that was validated of every number.

@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-std::filesystem::path record_file(const std::filesystem::path& run) {
+std::filesystem::path summary_file(const std::filesystem::path& run) {
   return run / "reproduce.json";
 }
 
@@ -86,9 +86,9 @@ void RunSummary::add(Metrics evaluation) {
 }
 
 std::optional<RunSummary> read_summary(const std::filesystem::path& run) {
-  if (!std::filesystem::exists(record_file(run))) return std::nullopt;
+  if (!std::filesystem::exists(summary_file(run))) return std::nullopt;
   try {
-    const auto object = ordered_json::parse(read_file(record_file(run)));
+    const auto object = ordered_json::parse(read_file(summary_file(run)));
     RunSummary summary{.checkpoint = object.at("checkpoint").get<std::string>(),
                        .parameters = object.at("parameters").get<int64_t>(),
                        .failure = object.at("failure").get<std::string>()};
@@ -102,7 +102,7 @@ std::optional<RunSummary> read_summary(const std::filesystem::path& run) {
     return summary;
   } catch (const nlohmann::json::exception& error) {
     throw Error(fmt::format("cannot use {}: {}; remove it to have it written anew",
-                            record_file(run).string(), error.what()));
+                            summary_file(run).string(), error.what()));
   }
 }
 
@@ -120,7 +120,7 @@ void write_summary(const std::filesystem::path& run, const RunSummary& summary) 
                       {"failure", summary.failure},
                       {"evaluations", ordered_json::array()}};
   for (const auto& row : summary.evaluations) object["evaluations"].push_back(summary_json(row));
-  write_file_atomically(record_file(run), object.dump(1) + "\n");
+  write_file_atomically(summary_file(run), object.dump(1) + "\n");
 }
 
 }  // namespace deq::lab::reproduce

@@ -146,7 +146,7 @@ void describe(Visitor& v, TrainConfig& config) {
   v.number("epochs", config.epochs, between(1, kManyEpochs), "Passes over the training set.");
   v.optional_number("steps", config.steps, at_least(1), "Steps in all, instead of epochs.");
   v.number("batch_size", config.batch_size, at_least(1),
-           "Samples a step, over all processes and parts.");
+           "Samples per step, over all processes and parts.");
   v.number("accumulation", config.accumulation, at_least(1),
            "Parts in which a step's batch is computed, to save memory.");
   v.number("lr", config.lr, above(0), "The learning rate at its highest.");

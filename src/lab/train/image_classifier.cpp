@@ -10,7 +10,7 @@ ImageClassifier::ImageClassifier(const VisionConfig& config, torch::Device devic
     : network_(
           make_image_network(config.model, random_stream(config.seed, RandomStream::ImageWeights))),
       classes_(classes_of(config.model)) {
-  place_model(module(), device, storage_type(config.precision));
+  move_model(module(), device, storage_type(config.precision));
 }
 
 }  // namespace deq::lab

@@ -73,12 +73,12 @@ class Subset final : public Dataset {
       : all_(std::move(all)), indices_(std::move(indices)) {}
   int64_t size() const override { return indices_.numel(); }
   std::vector<torch::Tensor> get(int64_t index, uint64_t key) const override {
-    return all_->get(place(index), key);
+    return all_->get(index_in_all(index), key);
   }
-  std::string describe(int64_t index) const override { return all_->describe(place(index)); }
+  std::string describe(int64_t index) const override { return all_->describe(index_in_all(index)); }
 
  private:
-  int64_t place(int64_t index) const { return indices_.const_data_ptr<int64_t>()[index]; }
+  int64_t index_in_all(int64_t index) const { return indices_.const_data_ptr<int64_t>()[index]; }
 
   std::shared_ptr<const Dataset> all_;
   torch::Tensor indices_;

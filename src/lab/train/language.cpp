@@ -78,7 +78,7 @@ LanguageTask::LanguageTask(const LanguageConfig& config, torch::Device device) {
                                          .corpus = std::move(corpus),
                                          .network = std::move(network),
                                          .memory = nullptr});
-  place_model(model(), device, storage_type(config.precision));
+  move_model(model(), device, storage_type(config.precision));
 }
 
 LanguageTask::~LanguageTask() = default;

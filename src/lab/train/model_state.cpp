@@ -11,7 +11,7 @@ std::map<std::string, torch::Tensor> model_tensors(const torch::nn::Module& mode
   return tensors;
 }
 
-void place_model(torch::nn::Module& model, torch::Device device, torch::ScalarType type) {
+void move_model(torch::nn::Module& model, torch::Device device, torch::ScalarType type) {
   for (auto& [name, tensor] : model_tensors(model)) {
     tensor.set_data(
         tensor.data().to(device, tensor.is_floating_point() ? type : tensor.scalar_type()));

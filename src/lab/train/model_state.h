@@ -11,7 +11,7 @@ namespace deq::lab {
 std::map<std::string, torch::Tensor> model_tensors(const torch::nn::Module& model);
 
 /// Moves the model to a device, its real numbers in this type; counters stay whole numbers.
-void place_model(torch::nn::Module& model, torch::Device device, torch::ScalarType type);
+void move_model(torch::nn::Module& model, torch::Device device, torch::ScalarType type);
 
 /// Overwrites `targets` with the tensors of the same names. Throws Error, before anything changes,
 /// when one is missing, superfluous or of another shape; `what` names them: "the checkpoint".

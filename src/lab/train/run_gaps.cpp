@@ -52,7 +52,7 @@ fs::path keep_metrics(const fs::path& run, int64_t last) {
 
 }  // namespace
 
-std::vector<Metrics> recorded_lines(const fs::path& run) {
+std::vector<Metrics> metrics_lines(const fs::path& run) {
   std::vector<Metrics> lines;
   if (!fs::exists(metrics_file(run))) return lines;
   for (const auto& line : read_json_lines(metrics_file(run))) {

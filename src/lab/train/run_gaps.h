@@ -15,7 +15,7 @@
 namespace deq::lab {
 
 /// The lines of a run's metrics.jsonl; none where it has none.
-std::vector<Metrics> recorded_lines(const std::filesystem::path& run);
+std::vector<Metrics> metrics_lines(const std::filesystem::path& run);
 
 /// Throws Error where there are metrics and no checkpoint: to begin again would overwrite them.
 void require_checkpoints(const std::filesystem::path& run, const std::vector<Metrics>& lines);

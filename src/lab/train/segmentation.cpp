@@ -89,7 +89,7 @@ struct SegmentationTask::Parts {
                       chosen.train.loader.unreadable),
         network(chosen.model, random_stream(chosen.seed, RandomStream::SegmentationWeights)) {
     const auto type = storage_type(config.precision);
-    place_model(*network, device, type);
+    move_model(*network, device, type);
     const auto& weights = config.loss.class_weights;
     if (weights.empty()) return;
     require<UsageError>(

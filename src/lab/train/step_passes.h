@@ -19,7 +19,7 @@ namespace deq::lab {
 /// backward through the model, and gradients that are means over parts and ranks.
 class StepPasses {
  public:
-  /// All but the world must outlive it.
+  /// All except the world must outlive it.
   StepPasses(Task& task, const Recipe& recipe, std::shared_ptr<World> world, Optimiser& optimiser);
 
   int64_t steps_per_epoch() const { return source_->batches() / shard_.parts; }

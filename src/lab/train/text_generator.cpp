@@ -55,7 +55,7 @@ struct TextGenerator::Parts {
         network(make_language_network(config.model, vocabulary.size(), deq::random_stream(0, 0))),
         generator(deq::random_stream(sampling.seed, 0)),
         warnings(std::move(checkpoint.warnings)) {
-    place_model(network->module(), device, storage_type(config.precision));
+    move_model(network->module(), device, storage_type(config.precision));
     restore_tensors(model_tensors(network->module()), checkpoint.weights, checkpoint.path.string());
     network->module().eval();
   }

@@ -54,14 +54,14 @@ class Trainer::Loop {
         steps_(recipe.train.steps.value_or(recipe.train.epochs * steps_per_epoch_)),
         log_(run, world_, device_,
              {.batch_size = recipe.train.batch_size, .steps_per_epoch = steps_per_epoch_},
-             hooks_.record) {
+             hooks_.on_metrics) {
     world_->require_same("the configuration", config);
     state_.gamma = controller_.gamma();
     state_ = persistence_.share(state_);
   }
 
   void resume() {
-    const auto lines = world_->is_main() ? recorded_lines(run_) : std::vector<Metrics>{};
+    const auto lines = world_->is_main() ? metrics_lines(run_) : std::vector<Metrics>{};
     if (world_->is_main()) require_checkpoints(run_, lines);
     load_state();
     if (world_->is_main()) {

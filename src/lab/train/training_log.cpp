@@ -8,12 +8,12 @@ namespace deq::lab {
 
 TrainingLog::TrainingLog(std::filesystem::path run, std::shared_ptr<World> world,
                          torch::Device device, const Scale& scale,
-                         std::function<void(const Metrics&)> record)
+                         std::function<void(const Metrics&)> on_metrics)
     : run_(std::move(run)),
       world_(std::move(world)),
       device_(device),
       scale_(scale),
-      record_(std::move(record)) {}
+      on_metrics_(std::move(on_metrics)) {}
 
 void TrainingLog::open() {
   if (world_->is_main() && !file_) file_ = std::make_unique<MetricsWriter>(run_);
@@ -65,7 +65,7 @@ void TrainingLog::rewind(int64_t step) {
 void TrainingLog::write(const Metrics& line) {
   if (!world_->is_main()) return;
   file_->write(line);
-  if (record_) record_(line);
+  if (on_metrics_) on_metrics_(line);
 }
 
 }  // namespace deq::lab

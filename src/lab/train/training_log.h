@@ -21,7 +21,7 @@ class TrainingLog {
     int64_t batch_size = 1, steps_per_epoch = 1;
   };
   TrainingLog(std::filesystem::path run, std::shared_ptr<World> world, torch::Device device,
-              const Scale& scale, std::function<void(const Metrics&)> record);
+              const Scale& scale, std::function<void(const Metrics&)> on_metrics);
 
   /// Not before there is something to do in the run folder: what can be refused is refused earlier.
   void open();
@@ -51,7 +51,7 @@ class TrainingLog {
   std::shared_ptr<World> world_;
   torch::Device device_;
   Scale scale_;
-  std::function<void(const Metrics&)> record_;
+  std::function<void(const Metrics&)> on_metrics_;
   std::unique_ptr<MetricsWriter> file_;  // of the main rank
   StepWindow window_;
   Clock::time_point started_, window_start_;

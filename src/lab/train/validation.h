@@ -11,7 +11,7 @@ namespace deq::lab {
 /// model is in training mode before and after.
 class Validation {
  public:
-  /// All but the world must outlive it.
+  /// All except the world must outlive it.
   Validation(Task& task, const Recipe& recipe, std::shared_ptr<World> world, torch::Device device);
 
   /// At the recipe's own budget and at its further ones; with `closing`, what is measured once.

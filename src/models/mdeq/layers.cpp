@@ -25,7 +25,7 @@ torch::nn::Sequential mdeq_conv_norm_relu(int64_t in, int64_t out, int64_t kerne
 
 void register_at(torch::nn::Module& root, const std::string& path,
                  const std::shared_ptr<torch::nn::Module>& module) {
-  const auto target = place_in_tree(root, path);
+  const auto target = end_of_path(root, path);
   target.parent->register_module(target.name, module);
 }
 

@@ -45,7 +45,7 @@ torch::Tensor AdaptiveEmbeddingImpl::forward(const torch::Tensor& tokens) {
                               tables_.front().options().requires_grad(false));
   for (size_t i = 0; i < parts.size(); ++i) {
     if (parts[i].empty()) continue;
-    vectors.index_copy_(0, parts[i].places, embed(i, parts[i].words).to(vectors.scalar_type()));
+    vectors.index_copy_(0, parts[i].positions, embed(i, parts[i].words).to(vectors.scalar_type()));
   }
   auto shape = tokens.sizes().vec();
   shape.push_back(vocabulary_.d_model);

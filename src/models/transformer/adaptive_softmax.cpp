@@ -95,16 +95,16 @@ torch::Tensor AdaptiveSoftmaxImpl::forward(const torch::Tensor& hidden,
 
   auto columns = flat.clone();
   for (size_t i = 1; i < parts.size(); ++i) {
-    columns.index_fill_(0, parts[i].places, column(static_cast<int64_t>(i)));
+    columns.index_fill_(0, parts[i].positions, column(static_cast<int64_t>(i)));
   }
   auto nll = kernels::cross_entropy(projected(0, vectors), tables(0), columns);
   for (size_t i = 1; i < parts.size(); ++i) {
-    const auto& [places, words] = parts[i];
+    const auto& [positions, words] = parts[i];
     if (parts[i].empty()) continue;
     const auto cluster = static_cast<int64_t>(i);
-    const auto within = kernels::cross_entropy(projected(cluster, vectors.index_select(0, places)),
-                                               tables(cluster), words);
-    nll = nll.index_add(0, places, within);
+    const auto within = kernels::cross_entropy(
+        projected(cluster, vectors.index_select(0, positions)), tables(cluster), words);
+    nll = nll.index_add(0, positions, within);
   }
   return nll.view(targets.sizes());
 }

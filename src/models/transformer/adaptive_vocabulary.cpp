@@ -67,10 +67,10 @@ std::vector<ClusterTokens> part_by_cluster(const torch::Tensor& tokens,
   parts.reserve(static_cast<size_t>(clusters));
   int64_t offset = 0;
   for (int64_t i = 0; i < clusters; ++i) {
-    auto places = order.narrow(0, offset, count[i + 1]);
-    auto words = tokens.index_select(0, places) - bounds[static_cast<size_t>(i)];
+    auto positions = order.narrow(0, offset, count[i + 1]);
+    auto words = tokens.index_select(0, positions) - bounds[static_cast<size_t>(i)];
     offset += count[i + 1];
-    parts.push_back({.places = std::move(places), .words = std::move(words)});
+    parts.push_back({.positions = std::move(positions), .words = std::move(words)});
   }
   return parts;
 }

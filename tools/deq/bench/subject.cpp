@@ -103,7 +103,7 @@ class TransformerSubject final : public Subject {
     const auto model = static_cast<double>(options_.d_model);
     const auto inner = static_cast<double>(options_.d_inner);
     constexpr double kKeys = 2 * kLength;
-    // Queries, keys and values; contents, places and values seen; the way out; the feed-forward
+    // Queries, keys and values; contents, distances and values seen; the way out; the feed-forward
     // part.
     const double pairs = 3 * model * width + 3 * kKeys * width + width * model + 2 * model * inner;
     return 2 * static_cast<double>(batch_ * kLength) * pairs;

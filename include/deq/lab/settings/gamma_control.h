@@ -9,7 +9,7 @@ enum class Held {
   Nothing,            ///< γ follows its schedule
   SpectralRadius,     ///< the mean ρ(J) of validation samples
   Residual,           ///< the mean relative residual of the training solves
-  ForwardEvaluations  ///< the mean evaluations a training sample needs, which the budget caps
+  ForwardEvaluations  ///< the mean evaluations per training sample, which the budget caps
 };
 
 struct GammaControl {

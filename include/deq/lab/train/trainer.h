@@ -25,10 +25,10 @@ struct StepNews {
 
 /// All are called on the main rank only, and may be left empty.
 struct TrainerHooks {
-  std::function<void(const Metrics&)> record{};     ///< a line of metrics
-  std::function<void(const StepNews&)> progress{};  ///< after each step, before each evaluation
-  std::function<void(const std::string&)> warn{};   ///< something to know, in a sentence
-  std::function<int()> interrupted{};               ///< a signal that asks for an end, or 0
+  std::function<void(const Metrics&)> on_metrics{};  ///< a line of metrics
+  std::function<void(const StepNews&)> progress{};   ///< after each step, before each evaluation
+  std::function<void(const std::string&)> warn{};    ///< something to know, in a sentence
+  std::function<int()> interrupted{};                ///< a signal that asks for an end, or 0
 };
 
 enum class TrainingEnd { Finished, Interrupted };

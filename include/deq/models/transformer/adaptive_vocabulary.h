@@ -36,10 +36,10 @@ void validate(const AdaptiveVocabulary& vocabulary);
 
 /// Those of many tokens that one cluster holds.
 struct ClusterTokens {
-  torch::Tensor places;  ///< where they are, increasing
-  torch::Tensor words;   ///< counted from the cluster's first word
+  torch::Tensor positions;  ///< where they are, increasing
+  torch::Tensor words;      ///< counted from the cluster's first word
 
-  bool empty() const { return places.numel() == 0; }
+  bool empty() const { return positions.numel() == 0; }
 };
 
 /// Sorts tokens [N] into the clusters between `bounds`: cluster i holds

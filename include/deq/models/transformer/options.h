@@ -18,7 +18,7 @@ struct TransformerOptions {
   int64_t heads = 10;                                  ///< ≥ 1
   int64_t d_head = 70;                                 ///< ≥ 1
   int64_t d_inner = 48000;                             ///< of the feed-forward part, ≥ 1
-  int64_t horizon = 1000;   ///< places a position sees, itself among them, ≥ 1
+  int64_t horizon = 1000;   ///< positions that one sees, itself among them, ≥ 1
   bool pre_ln = false;      ///< layer norms before the two parts, not after
   bool weight_norm = true;  ///< of all weights of the layer
   bool tie_weights = true;  ///< one table to embed and to predict words

@@ -27,8 +27,8 @@ struct TransformerXlOptions {
   int64_t heads = 10;                                  ///< ≥ 1
   int64_t d_head = 41;                                 ///< ≥ 1
   int64_t d_inner = 2100;                              ///< of the feed-forward parts, ≥ 1
-  int64_t horizon = 0;         ///< places a position sees, itself among them; 0: all
-  int64_t clamp_distance = 0;  ///< farther places count as this far; 0: all as far as they are
+  int64_t horizon = 0;         ///< positions that one sees, itself among them; 0: all
+  int64_t clamp_distance = 0;  ///< farther positions count as this far; 0: all as far as they are
   bool pre_ln = false;         ///< layer norms before the two parts, not after
   bool tie_weights = true;     ///< one table to embed and to predict words
   std::vector<bool> tie_projections{false, true, true, true};  ///< which clusters; empty: none

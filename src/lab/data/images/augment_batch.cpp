@@ -22,8 +22,8 @@ torch::Tensor describe_image(const int64_t* chosen, const std::vector<Window>& w
   return rows;
 }
 
-torch::Tensor within(const torch::Tensor& places, int64_t limit) {
-  return (places >= 0).logical_and_(places < limit);
+torch::Tensor within(const torch::Tensor& coordinates, int64_t limit) {
+  return (coordinates >= 0).logical_and_(coordinates < limit);
 }
 
 }  // namespace
@@ -58,13 +58,13 @@ torch::Tensor gather_batch(const torch::Tensor& images, const int64_t* chosen,
   const auto x = column(kLeft) + torch::where(column(kMirrored) == 1, width - 1 - forward, forward);
   const auto inside =
       within(y, source_height).unsqueeze(2).logical_and(within(x, source_width).unsqueeze(1));
-  const auto place = y.clamp(0, source_height - 1).unsqueeze(2) * source_width +
+  const auto pixel = y.clamp(0, source_height - 1).unsqueeze(2) * source_width +
                      x.clamp(0, source_width - 1).unsqueeze(1);
 
   const auto channel = torch::arange(3, numbers).view({1, 3, 1, 1});
   const auto plane = rows[kSample].view({-1, 1, 1, 1}) * 3 + channel;
   const auto pixels =
-      images.take(plane * (source_height * source_width) + place.unsqueeze(1))
+      images.take(plane * (source_height * source_width) + pixel.unsqueeze(1))
           .to(torch::kInt64)
           .masked_fill_(inside.logical_not_().unsqueeze(1), Normalisation::kOutside);
   return values.take(pixels + channel * Normalisation::kEntries);

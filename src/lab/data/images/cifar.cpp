@@ -66,8 +66,8 @@ std::vector<std::string> batch_files(CifarPart part) {
 /// `folder`, or the folder in it that its archive makes: where there is such a file.
 std::optional<fs::path> folder_with(const fs::path& folder, const char* archived,
                                     const char* file) {
-  for (const auto& place : {folder, folder / archived}) {
-    if (fs::exists(place / file)) return place;
+  for (const auto& candidate : {folder, folder / archived}) {
+    if (fs::exists(candidate / file)) return candidate;
   }
   return std::nullopt;
 }
@@ -77,8 +77,8 @@ std::optional<fs::path> find_cifar_files(const fs::path& folder) {
 }
 
 fs::path find_or_refuse(const fs::path& folder) {
-  const auto place = find_cifar_files(folder);
-  if (place) return *place;
+  const auto found = find_cifar_files(folder);
+  if (found) return *found;
   require<UsageError>(!holds_python_cifar10(folder), "{}{}", folder.string(),
                       kPythonCifar10IsNotRead);
   throw UsageError(fmt::format("{} holds no CIFAR-10: there is no {} (the binary version)",
@@ -97,16 +97,16 @@ bool holds_python_cifar10(const fs::path& folder) {
 
 ImageTensors read_cifar10(const fs::path& folder, CifarPart part, int64_t images_per_file) {
   require(images_per_file >= 1, "cifar: images_per_file = {}, must be ≥ 1", images_per_file);
-  const auto place = find_or_refuse(folder);
+  const auto found = find_or_refuse(folder);
   const auto files = batch_files(part);
   const auto images = static_cast<int64_t>(files.size()) * images_per_file;
   ImageTensors set{.images = torch::empty({images, 3, 32, 32}, torch::kUInt8),
                    .labels = torch::empty({images}, torch::kInt64),
-                   .classes = read_class_names(place)};
+                   .classes = read_class_names(found)};
   auto* pixels = set.images.data_ptr<uint8_t>();
   auto* labels = set.labels.data_ptr<int64_t>();
   for (const auto& file : files) {
-    read_named(place / file, [&](std::string_view bytes) {
+    read_named(found / file, [&](std::string_view bytes) {
       read_cifar_batch(bytes, images_per_file, pixels, labels);
     });
     pixels += images_per_file * kCifarPixelBytes;

@@ -11,7 +11,7 @@
 namespace deq::lab {
 namespace {
 
-std::string place(const std::string& split, const std::string& rest) {
+std::string path_within(const std::string& split, const std::string& rest) {
   return split.empty() ? rest : split + "/" + rest;
 }
 
@@ -36,10 +36,12 @@ ImageSummary summary_of(const FoundImages& found, const ImageSplit& split,
 void check_split(const ImageCheck::Split& split, ImageCheck& check) {
   const auto& [name, summary] = split;
   for (const auto& image : summary.unreadable) {
-    check.problems.push_back({place(name, image.name), image.reason});
+    check.problems.push_back({path_within(name, image.name), image.reason});
   }
   for (const auto& [class_name, images] : summary.classes) {
-    if (images == 0) check.problems.push_back({place(name, class_name), "the class has no image"});
+    if (images == 0) {
+      check.problems.push_back({path_within(name, class_name), "the class has no image"});
+    }
   }
 }
 
@@ -50,7 +52,7 @@ void check_cifar(const ImageCheck::Split& split, ImageCheck& check) {
   for (const auto& [class_name, images] : summary.classes) {
     if (images != expected) {
       check.problems.push_back(
-          {place(name, class_name),
+          {path_within(name, class_name),
            fmt::format("the class has {} images, must be {}", images, expected)});
     }
   }
@@ -65,7 +67,7 @@ void compare(const ImageCheck::Split& one, const ImageCheck::Split& other, Image
   for (const auto& [name, images] : one.summary.classes) {
     if (has_class(other.summary, name)) continue;
     check.problems.push_back(
-        {place(other.name, name), fmt::format("the class is missing, {}/ has it", one.name)});
+        {path_within(other.name, name), fmt::format("the class is missing, {}/ has it", one.name)});
   }
 }
 
@@ -103,7 +105,7 @@ ImageCheck check_images(const std::filesystem::path& folder, const SummaryOption
     if (check.found.layout == ImageLayout::Cifar10) check_cifar(check.splits.back(), check);
     if (check.found.layout == ImageLayout::Folder) {
       for (const auto& name : passed_over_in(split.folder)) {
-        check.passed_over.push_back(place(split.name, name));
+        check.passed_over.push_back(path_within(split.name, name));
       }
     }
   }

@@ -102,7 +102,7 @@ void validate(const SummaryOptions& options) {
 ImageSummary summarise(const ImageSet& set, const SummaryOptions& options) {
   validate(options);
   const int64_t examined = std::min(set.size(), options.max_images.value_or(set.size()));
-  const auto place = [&](int64_t i) { return i * set.size() / examined; };
+  const auto index_of = [&](int64_t i) { return i * set.size() / examined; };
   std::vector<Seen> all(static_cast<size_t>(examined));
   PixelSums sums;
   int64_t done = 0;
@@ -110,7 +110,7 @@ ImageSummary summarise(const ImageSet& set, const SummaryOptions& options) {
   at::parallel_for(0, examined, /*grain_size=*/16, [&](int64_t begin, int64_t end) {
     PixelSums own;
     for (int64_t i = begin; i < end; ++i) {
-      all[static_cast<size_t>(i)] = look_at(set, place(i), own);
+      all[static_cast<size_t>(i)] = look_at(set, index_of(i), own);
       const std::lock_guard lock(mutex);
       ++done;
       if (options.progress) options.progress(done, examined);
@@ -129,7 +129,7 @@ ImageSummary summarise(const ImageSet& set, const SummaryOptions& options) {
   }
   for (int64_t i = 0; i < examined; ++i) {
     const auto& reason = all[static_cast<size_t>(i)].reason;
-    if (!reason.empty()) summary.unreadable.push_back({set.name(place(i)), reason});
+    if (!reason.empty()) summary.unreadable.push_back({set.name(index_of(i)), reason});
   }
   tell_sizes(all, summary);
   sums.write_to(summary);

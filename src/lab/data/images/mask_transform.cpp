@@ -23,8 +23,8 @@ int64_t rounded_length(double value) {
 /// the whole image is in it.
 int64_t draw_begin(int64_t room, int64_t length, KeyedNumbers& numbers) {
   const auto spare = std::abs(room - length);
-  const auto place = numbers.below(spare + 1);
-  return room >= length ? place : -place;
+  const auto begin = numbers.below(spare + 1);
+  return room >= length ? begin : -begin;
 }
 
 Window draw_masked(const MaskTransform& transform, const ImageSize& image, uint64_t key) {
@@ -65,12 +65,12 @@ torch::Tensor window_of_image(const torch::Tensor& image, const Window& window,
 
 /// The pixel of the image in whose square the middle of each of `count` new ones lies.
 std::vector<int64_t> sources(int64_t begin, int64_t length, int64_t count, bool mirrored) {
-  std::vector<int64_t> places(static_cast<size_t>(count));
+  std::vector<int64_t> pixels(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i) {
-    places[static_cast<size_t>(i)] = begin + (2 * i + 1) * length / (2 * count);
+    pixels[static_cast<size_t>(i)] = begin + (2 * i + 1) * length / (2 * count);
   }
-  if (mirrored) std::reverse(places.begin(), places.end());
-  return places;
+  if (mirrored) std::reverse(pixels.begin(), pixels.end());
+  return pixels;
 }
 
 torch::Tensor window_of_mask(const torch::Tensor& mask, const Window& window,

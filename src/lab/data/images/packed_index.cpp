@@ -87,7 +87,7 @@ std::vector<std::string> read_index_classes(const Content& content) {
   return classes;
 }
 
-void check_places(const Content& content, const PackedIndex& index) {
+void check_offsets(const Content& content, const PackedIndex& index) {
   for (const auto& image : index.images) {
     content.check(image.label >= 0 && image.label < static_cast<int64_t>(index.classes.size()),
                   "{} has label {}, must be ≥ 0 and < {}", image.name, image.label,
@@ -162,7 +162,7 @@ PackedIndex read_packed_index(const fs::path& folder) {
                             static_cast<uint32_t>(checksums[i])});
     name_begin = name_ends[i];
   }
-  check_places(content, index);
+  check_offsets(content, index);
   return index;
 }
 

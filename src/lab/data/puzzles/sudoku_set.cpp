@@ -25,12 +25,12 @@ std::string text_of(const SudokuGrid& grid) {
   return text;
 }
 
-/// Puzzle `place` of a set: the first one of its tries, from one on, that is hard enough. Gives the
+/// Puzzle `index` of a set: the first one of its tries, from one on, that is hard enough. Gives the
 /// number of that try too.
-std::pair<Sudoku, int64_t> find_sudoku(const SudokuSetOptions& options, int64_t place,
+std::pair<Sudoku, int64_t> find_sudoku(const SudokuSetOptions& options, int64_t index,
                                        int64_t first_try) {
   const auto stream = static_cast<uint64_t>(RandomStream::Puzzles);
-  const auto own = deq::random_key(options.seed, stream, static_cast<uint64_t>(place));
+  const auto own = deq::random_key(options.seed, stream, static_cast<uint64_t>(index));
   for (int64_t k = first_try; k < kMostTries; ++k) {
     auto puzzle = make_sudoku(options.shape, deq::random_key(own, static_cast<uint64_t>(k)));
     if (puzzle.rating >= options.least_rating) return {std::move(puzzle), k};

@@ -34,8 +34,8 @@ std::vector<std::string_view> cut_at_lines(std::string_view text, size_t pieces)
 }
 
 [[noreturn]] void throw_not_utf8(const std::filesystem::path& path, std::string_view text,
-                                 const char* place) {
-  const auto before = text.substr(0, static_cast<size_t>(place - text.data()));
+                                 const char* position) {
+  const auto before = text.substr(0, static_cast<size_t>(position - text.data()));
   int64_t lines = 0;
   const char* line = text.data();
   read_words(
@@ -43,7 +43,7 @@ std::vector<std::string_view> cut_at_lines(std::string_view text, size_t pieces)
   const auto line_end = before.find_last_of("\r\n");
   if (line_end != std::string_view::npos) line += line_end + 1;
   throw Error(fmt::format("{} is not UTF-8 at line {}, byte {} (0x{:02x})", path.string(),
-                          lines + 1, place - line + 1, static_cast<uint8_t>(*place)));
+                          lines + 1, position - line + 1, static_cast<uint8_t>(*position)));
 }
 
 }  // namespace
@@ -54,11 +54,11 @@ std::vector<std::string_view> cut_at_lines(std::string_view text, size_t pieces)
 TextIndex::Numbers::Numbers(int64_t most) : block_(std::min(most, kBlockNumbers)) {}
 
 void TextIndex::Numbers::push(int32_t number) {
-  const auto place = size_++ % block_;
-  if (place == 0) {
+  const auto in_block = size_++ % block_;
+  if (in_block == 0) {
     blocks_.push_back(std::make_unique_for_overwrite<int32_t[]>(static_cast<size_t>(block_)));
   }
-  blocks_.back()[static_cast<size_t>(place)] = number;
+  blocks_.back()[static_cast<size_t>(in_block)] = number;
 }
 
 void TextIndex::Numbers::give_away(const std::vector<int32_t>& translation, int32_t* out) {
@@ -104,7 +104,7 @@ TextIndex::TextIndex(const io::MappedFile& file, const std::filesystem::path& pa
       read(file, texts[static_cast<size_t>(i)], parts_[static_cast<size_t>(i)]);
     });
   } catch (const Utf8Error& error) {
-    throw_not_utf8(path, file.bytes(), error.place());
+    throw_not_utf8(path, file.bytes(), error.position());
   }
 }
 

@@ -80,7 +80,7 @@ std::vector<int64_t> Vocabulary::encode(std::string_view text) const {
         [&] { numbers.push_back(end_of_line()); });
   } catch (const Utf8Error& error) {
     throw Error(
-        fmt::format("the text is not UTF-8 at its byte {}", error.place() - text.data() + 1));
+        fmt::format("the text is not UTF-8 at its byte {}", error.position() - text.data() + 1));
   }
   return numbers;
 }

@@ -8,7 +8,7 @@ namespace {
 
 struct Candidate {
   WordCount entry;
-  size_t appearance;  // its place among the words of the text
+  size_t appearance;  // its position among the words of the text
 };
 
 // The order of Python's Counter.most_common().

@@ -24,14 +24,14 @@ Utf8Character utf8_character(std::string_view text);
 /// The text is no UTF-8.
 class Utf8Error : public Error {
  public:
-  explicit Utf8Error(const char* place)
-      : Error("the text is not UTF-8: a character cannot be read"), place_(place) {}
+  explicit Utf8Error(const char* position)
+      : Error("the text is not UTF-8: a character cannot be read"), position_(position) {}
 
   /// The first byte of what is no character.
-  const char* place() const { return place_; }
+  const char* position() const { return position_; }
 
  private:
-  const char* place_;
+  const char* position_;
 };
 
 namespace word_reader {

@@ -375,7 +375,7 @@ function sweepSection(runs) {
 
 /** How the solves of validation went, evaluation by evaluation. */
 function tracesSection(runs) {
-  const most = 8; // curves a run
+  const most = 8; // curves per run
   const solves = (run) => {
     const { step, residual_trace: curves } = run.metrics?.valid ?? {};
     const all = list(curves).map((y, k) => ({ y, step: step?.[k] })).filter(({ y }) => hasData(y));

@@ -6,8 +6,8 @@
 
 namespace deq::lab {
 
-/// Where batches come from. A batch depends only on its place, so that the position of a training
-/// is one number and any number of workers gives the same batches.
+/// Where batches come from. A batch depends only on its position, so that the position of a
+/// training is one number and any number of workers gives the same batches.
 class BatchSource {
  public:
   BatchSource() = default;

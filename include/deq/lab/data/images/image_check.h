@@ -23,7 +23,7 @@ struct ImageCheck {
   FoundImages found;
   std::vector<Split> splits;             ///< without those that cannot be opened at all
   std::vector<ImageProblem> problems;    ///< what training would stumble over
-  std::vector<std::string> passed_over;  ///< files that are not used, for their names or places
+  std::vector<std::string> passed_over;  ///< files that are not used, for their names or folders
 };
 
 /// Decodes the images of every split. What is wrong with them is listed, not thrown. A UsageError

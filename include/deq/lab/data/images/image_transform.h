@@ -20,13 +20,13 @@ enum class Margin {
   Mean,  ///< the colour that the normalisation turns into 0
 };
 
-/// A place drawn at random in the image with a margin around it.
+/// A window drawn at random in the image with a margin around it.
 struct PaddedCrop {
   int64_t padding = 4;  ///< ≥ 0 pixels on each side
   Margin margin = Margin::Black;
 };
 
-/// A rectangle of random area, shape and place, resized.
+/// A rectangle of random area, shape and position, resized.
 struct ResizedCrop {
   double min_area = 0.08;      ///< 0 < min_area ≤ max_area; of the image's area
   double max_area = 1.0;       ///< ≤ 1

@@ -11,7 +11,7 @@ namespace deq::lab {
 /// are those of training on Cityscapes.
 struct MaskTransform {
   enum class Crop {
-    Random,  ///< a place drawn at random, after scaling
+    Random,  ///< a position drawn at random, after scaling
     Centre,  ///< the middle, not scaled
     None,    ///< the whole image as it is
   };

@@ -17,7 +17,7 @@ struct SudokuShape {
 /// Row by row: a digit from 1 on, 0 where the cell is blank.
 using SudokuGrid = std::vector<uint8_t>;
 
-/// The solver writes what can stand in one place only, or what alone can stand in a place. Where
+/// The solver writes what can stand in one cell only, or what alone can stand in a cell. Where
 /// neither is left, it tries the digits of a cell that has the fewest, in order, and goes on until
 /// all have been tried.
 struct SudokuSearch {

@@ -57,7 +57,7 @@ class Vocabulary {
 
 /// <eos>, then the words by falling count; of those equally frequent, the one that the text has
 /// first comes first. Words that the options leave out count as <unk>, just as if the text had it
-/// in their places; where nothing is unknown, <unk> comes last. `counted` lists all words of the
+/// instead; where nothing is unknown, <unk> comes last. `counted` lists all words of the
 /// text, each once, in the order of their first appearance.
 Vocabulary build_vocabulary(std::span<const WordCount> counted,
                             const VocabularyOptions& options = {});

@@ -1,4 +1,4 @@
-#include "io/event_records.h"
+#include "io/event_reader.h"
 
 #include <cstring>
 #include <stdexcept>

@@ -20,7 +20,7 @@ struct ReadEvent {
   bool starts_session = false;
 };
 
-/// All records; nothing when the bytes are not whole records with the right checksums.
+/// All events; nothing when the bytes are not whole frames with the right checksums.
 std::optional<std::vector<ReadEvent>> parse_event_file(std::string_view bytes);
 
 }  // namespace deq::test
