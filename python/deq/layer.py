@@ -13,6 +13,7 @@ from typing_extensions import Unpack
 from deq import _core
 from deq._compilers import is_compiled, many_products_of_one_graph, outside_of_compilers
 from deq._core import Equilibrated, EquilibriumOptions, EquilibriumPlan, Progress, Solver
+from deq._own_kernels import with_own_kernels
 
 if TYPE_CHECKING:  # names that only the stubs have
     from deq._core import GradientOptions, OnFailure, SolverOptions
@@ -94,8 +95,11 @@ class Equilibrium(torch.nn.Module):
         f = self.f
         cell = f if isinstance(f, Cell) else None
         self._replay_key = _ReplayKey(f, self.replay) if _may_replay(f, self.replay) else None
+        step = cell.step if cell else f
+        if self._replay_key is not None and not is_compiled(f):
+            step = with_own_kernels(step)
         self._layer = _core.Layer(
-            cell.step if cell else f,
+            step,
             cell.prepare if cell else None,
             self.initial_state or (cell.initial_state if cell else None),
             self._replay_key,

@@ -12,6 +12,7 @@ PYBIND11_MODULE(_core, module) {
   deq::python::bind_options(module);
   deq::python::bind_reports(module);
   deq::python::bind_jacobian(module);
+  deq::python::bind_kernels(module);
   deq::python::bind_layer(module);
   deq::python::bind_models(module);
   module.attr("__version__") = DEQ_VERSION;

@@ -56,7 +56,8 @@ at::Tensor attend_with(const Weigh& weigh, const at::Tensor& qkv, int64_t querie
       (q + terms.position_bias).permute({2, 0, 1, 3}).reshape({heads, batch * queries, width});
   const auto distances =
       at::bmm(by_position, terms.positions).view({heads * batch, queries, terms.positions.size(2)});
-  const SoftmaxTerms softmax{.scale = 1 / std::sqrt(static_cast<double>(width)),
+  const auto numbers = terms.d_head > 0 ? terms.d_head : width;
+  const SoftmaxTerms softmax{.scale = 1 / std::sqrt(static_cast<double>(numbers)),
                              .horizon = terms.horizon,
                              .dropout = terms.dropout,
                              .mask = terms.mask};

@@ -28,6 +28,7 @@ struct AttentionTerms {
   at::Tensor past{};     ///< keys and values before those of qkv [2, h, B, m, d], or undefined
   at::Tensor dropout{};  ///< factors of the probabilities [h·B, q, k], or undefined
   int64_t horizon = 0;   ///< that of the mask
+  int64_t d_head = 0;    ///< numbers of a head, where zeros beyond them make it d; 0: d
   at::Tensor mask{};     ///< attention_mask() of q queries and k = m + n keys
 };
 

@@ -50,11 +50,11 @@ using torch::autograd::tensor_list;
 class Wanted {
  public:
   explicit Wanted(const AutogradContext& context) : context_(context) {}
-  bool next(bool there = true) { return there && context_.needs_input_grad(place_++); }
+  bool next(bool there = true) { return there && context_.needs_input_grad(next_++); }
 
  private:
   const AutogradContext& context_;
-  size_t place_ = 0;
+  size_t next_ = 0;
 };
 
 /// The gradients for x and, where there was a ReLU, for the addend, as a function of ∂y, x, weight.

@@ -48,11 +48,17 @@ torch::Tensor TransformerAttention::memory_keys_values(const torch::Tensor& z,
                                                        const torch::Tensor& matrix) const {
   const auto batch = z.size(0), length = z.size(1);
   const auto x = kernels::factor_of((pre_ln_ ? normalised(z) : z).flatten(0, 1), matrix);
-  const auto width = heads_ * d_head_;
   // Nobody asks for a memory's queries.
-  const auto kv = at::addmm(u.flatten(0, 1).narrow(1, width, 2 * width).to(matrix.scalar_type()), x,
+  const auto queries = heads_ * d_head_, width = matrix.size(1) / 3;
+  const auto kv = at::addmm(injected(u.flatten(0, 1).narrow(1, queries, 2 * queries), 2, matrix), x,
                             matrix.narrow(1, width, 2 * width));
-  return kv.view({batch, length, 2, heads_, d_head_}).permute({2, 3, 0, 1, 4}).contiguous();
+  return kv.view({batch, length, 2, heads_, width / heads_}).permute({2, 3, 0, 1, 4}).contiguous();
+}
+
+torch::Tensor TransformerAttention::injected(const torch::Tensor& u, int64_t kinds,
+                                             const torch::Tensor& matrix) const {
+  return kernels::widened_groups(u.to(matrix.scalar_type()), kinds * heads_,
+                                 matrix.size(1) / (3 * heads_));
 }
 
 void TransformerAttention::prepare(Context& context, const Inputs& inputs) const {
@@ -60,22 +66,23 @@ void TransformerAttention::prepare(Context& context, const Inputs& inputs) const
   const auto& positions = inputs[1];
   const auto batch = injection.size(0), length = injection.size(1);
   const auto keys = positions.size(0);
-  const auto matrix = qkv_->matrix();
+  const auto matrix = qkv_->matrix({.out = 3 * heads_});
+  const auto head = matrix.size(1) / (3 * heads_);
   // In the type of the weights, or autocast would convert it at every step.
   const auto type = matrix.scalar_type();
-  context[kInjection] = kernels::with_zeros(injection.flatten(0, 1).to(type), matrix.size(1), type);
+  context[kInjection] = injected(injection.flatten(0, 1), 3, matrix);
   if (keys > length) context[kMemory] = memory_keys_values(inputs[2], inputs[3], matrix);
-  const auto projection = positions_->matrix();
+  const auto projection = positions_->matrix({.out = heads_});
   const auto projected = at::mm(kernels::factor_of(positions, projection), projection);
-  context[kPositions] = kernels::position_keys(projected.narrow(1, 0, heads_ * d_head_), heads_);
+  context[kPositions] = kernels::position_keys(projected, heads_);
   context[kMask] = kernels::attention_mask(length, keys, horizon_, injection.device());
   const auto plain = injection.options().requires_grad(false);
-  context[kContentBias] = content_bias_.to(type);
-  context[kPositionBias] = position_bias_.to(type);
+  context[kContentBias] = kernels::with_zeros(content_bias_.to(type), head, type);
+  context[kPositionBias] = kernels::with_zeros(position_bias_.to(type), head, type);
   context[kAttentionDropout] =
       attention_dropout_->mask({heads_ * batch, length, keys}, plain.dtype(type));
   context[kQkvMatrix] = matrix;
-  context[kOutMatrix] = out_->matrix();
+  context[kOutMatrix] = out_->matrix({.in = heads_});
   context[kOutBias] = out_->bias_for(context[kOutMatrix]);
   context[kOutDropout] = dropout_->mask({batch, 1, out_->bias().size(0)}, plain);
 }
@@ -85,8 +92,7 @@ torch::Tensor TransformerAttention::step(const torch::Tensor& z, const Context& 
   const auto& matrix = context[kQkvMatrix];
   const auto qkv =
       at::addmm(context[kInjection], kernels::factor_of(x.flatten(0, 1), matrix), matrix)
-          .narrow(1, 0, 3 * heads_ * d_head_)
-          .view({z.size(0), z.size(1), 3, heads_, d_head_});
+          .view({z.size(0), z.size(1), 3, heads_, matrix.size(1) / (3 * heads_)});
   const auto seen = kernels::attend(qkv, z.size(1),
                                     {.content_bias = context[kContentBias],
                                      .position_bias = context[kPositionBias],
@@ -94,6 +100,7 @@ torch::Tensor TransformerAttention::step(const torch::Tensor& z, const Context& 
                                      .past = context[kMemory],
                                      .dropout = context[kAttentionDropout],
                                      .horizon = horizon_,
+                                     .d_head = d_head_,
                                      .mask = context[kMask]});
   const auto& out = context[kOutMatrix];
   auto y = at::addmm(context[kOutBias], kernels::factor_of(seen.flatten(0, 1), out), out)

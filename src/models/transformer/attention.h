@@ -26,6 +26,8 @@ class TransformerAttention : public torch::nn::Module {
  private:
   torch::Tensor memory_keys_values(const torch::Tensor& z, const torch::Tensor& u,
                                    const torch::Tensor& matrix) const;
+  /// Injections of queries, keys and values, or of some of these kinds, as columns of the matrix.
+  torch::Tensor injected(const torch::Tensor& u, int64_t kinds, const torch::Tensor& matrix) const;
   torch::Tensor normalised(const torch::Tensor& x) const;
 
   int64_t heads_, d_head_, horizon_;

@@ -31,8 +31,8 @@ torch::Tensor TransformerLinear::bias_for(const torch::Tensor& matrix) const {
   return kernels::with_zeros(bias_.to(matrix.scalar_type()), matrix.size(1), matrix.scalar_type());
 }
 
-torch::Tensor TransformerLinear::matrix() const {
-  return kernels::aligned_matrix(weight_.value().flatten(1)).t();
+torch::Tensor TransformerLinear::matrix(const Groups& groups) const {
+  return kernels::aligned_matrix(weight_.value().flatten(1), groups.out, groups.in).t();
 }
 
 }  // namespace deq::models

@@ -24,9 +24,14 @@ class TransformerLinear : public torch::nn::Module {
   TransformerLinear(const TransformerLinearOptions& options,
                     const std::optional<at::Generator>& generator);
 
-  /// [in, out], to multiply with from the right, or larger where a GPU wants aligned rows: see
-  /// kernels/tensor_cores.h.
-  torch::Tensor matrix() const;
+  /// What features are groups of.
+  struct Groups {
+    int64_t in = 1, out = 1;
+  };
+  /// [in, out], to multiply with from the right, or larger where a GPU wants every group of
+  /// features aligned: see kernels/common/tensor_cores.h.
+  torch::Tensor matrix(const Groups& groups) const;
+  torch::Tensor matrix() const { return matrix({}); }
   const torch::Tensor& bias() const { return bias_; }
   /// The bias in the type and width of the matrix. Autocast would do that too, but keeps its casts
   /// of parameters: those from a step without a tape would stand in for those on it.
