@@ -17,14 +17,11 @@ class PassScope {
   static bool inside();
 };
 
-/// The right to record, for a thread that is in no pass.
+/// The right to record. It is not granted to a thread inside a pass, which would wait for itself,
+/// and only briefly waited for: what cannot be recorded now is evaluated.
 class RecordingPermit {
  public:
-  enum class Wait {
-    Briefly,    ///< a pass that cannot be recorded now is evaluated
-    Patiently,  ///< there is no other way to go on
-  };
-  explicit RecordingPermit(Wait wait);
+  RecordingPermit();
   ~RecordingPermit();
   RecordingPermit(const RecordingPermit&) = delete;
   RecordingPermit& operator=(const RecordingPermit&) = delete;
@@ -32,7 +29,17 @@ class RecordingPermit {
   explicit operator bool() const { return granted_; }
 
  private:
-  bool granted_;
+  bool granted_ = false;
+};
+
+/// While one lives, on whatever thread, nothing is recorded: backward through a recording's own
+/// graph runs on the stream on which it was recorded.
+class RecordingPause {
+ public:
+  RecordingPause();
+  ~RecordingPause();
+  RecordingPause(const RecordingPause&) = delete;
+  RecordingPause& operator=(const RecordingPause&) = delete;
 };
 
 }  // namespace deq
