@@ -2,8 +2,9 @@
 
 namespace deq {
 
-/// While one thread records, torch takes all random numbers that the process draws on that GPU for
-/// the recording's. So recordings are made while no pass of another thread is under way.
+/// While one thread records work that draws random numbers, torch takes all that the process draws
+/// on that GPU for the recording's. So recordings are made while no pass of another thread is under
+/// way.
 
 /// One pass, evaluated or replayed. Passes inside a pass belong to it.
 class PassScope {
