@@ -2,24 +2,34 @@
 
 #include <ATen/autocast_mode.h>
 
+#include "core/float32_rounding.h"
+
 namespace deq {
 
 torch::ScalarType storage_type(Precision precision) {
   return precision == Precision::Float64 ? torch::kFloat64 : torch::kFloat32;
 }
 
+namespace {
+
+void set_tf32(bool products, bool convolutions) {
+  // Where nothing changes, settings that torch's older functions cannot express stay as they are.
+  const auto now = tf32_allowed();
+  if (now.products != products) at::globalContext().setAllowTF32CuBLAS(products);
+  if (now.convolutions != convolutions) at::globalContext().setAllowTF32CuDNN(convolutions);
+}
+
+}  // namespace
+
 TensorFloat32Scope::TensorFloat32Scope(Precision precision, torch::Device device)
-    : cublas_before_(at::globalContext().allowTF32CuBLAS()),
-      cudnn_before_(at::globalContext().allowTF32CuDNN()) {
+    : cublas_before_(tf32_allowed().products), cudnn_before_(tf32_allowed().convolutions) {
   if (!device.is_cuda()) return;
   const bool rounded = precision == Precision::TensorFloat32;
-  at::globalContext().setAllowTF32CuBLAS(rounded);
-  at::globalContext().setAllowTF32CuDNN(rounded);
+  set_tf32(rounded, rounded);
 }
 
 TensorFloat32Scope::~TensorFloat32Scope() {
-  at::globalContext().setAllowTF32CuBLAS(cublas_before_);
-  at::globalContext().setAllowTF32CuDNN(cudnn_before_);
+  set_tf32(cublas_before_, cudnn_before_);
 }
 
 PrecisionScope::PrecisionScope(Precision precision, torch::Device device)

@@ -181,6 +181,7 @@ std::shared_ptr<RecordedStep> EquilibriumImpl::record(const EquilibriumPlan& pla
   const auto key = cell_->replay_key();
   if (!key) return nullptr;
   shape.checked = replay == Replay::Checked;
+  shape.notice = recordings_->notice();
   auto recorded = recordings_->lend(recordings_->signature_of(shape, *key),
                                     [&shape] { return std::make_shared<RecordedStep>(shape); });
   if (recorded) {

@@ -1,11 +1,11 @@
 #include "replay/check.h"
 
-#include <ATen/Context.h>
 #include <ATen/autocast_mode.h>
 
 #include <algorithm>
 #include <cmath>
 
+#include "core/float32_rounding.h"
 #include "core/require.h"
 
 namespace deq {
@@ -27,8 +27,8 @@ double rounding_of_float32_products(const torch::Device& device) {
     return at::autocast::get_autocast_dtype(device.type()) == torch::kHalf ? kHalfRounding
                                                                            : kBFloat16Rounding;
   }
-  const auto& context = at::globalContext();
-  const bool tf32 = device.is_cuda() && (context.allowTF32CuBLAS() || context.allowTF32CuDNN());
+  const auto allowed = tf32_allowed();
+  const bool tf32 = device.is_cuda() && (allowed.products || allowed.convolutions);
   return tf32 ? kTf32Rounding : kFloatRounding;
 }
 

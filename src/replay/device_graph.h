@@ -17,6 +17,9 @@ class DeviceGraph {
 
   /// Enqueues the work on the current stream.
   virtual void replay() = 0;
+
+  /// Whether a replay draws some of the device's own generator; one that cannot tell says so too.
+  virtual bool draws_random_numbers() const { return true; }
 };
 
 /// Records graphs that share their memory: one may use what nobody holds any more of those recorded

@@ -54,12 +54,15 @@ std::unique_ptr<DeviceGraph> GraphWork::record_forward(const std::function<void(
   const NoRememberedCasts fresh_casts;
   // What is recorded without gradients may later serve a pass outside of inference mode.
   const c10::InferenceMode ordinary_tensors(false);
-  const Untouched untouched(device_, buffers_);
+  Untouched untouched(device_, buffers_);
   const GradientEnds::Making making(ends_);
-  return recorder_->record([&work] {
+  auto graph = recorder_->record([&work] {
     const RecordingScope recording;
     work();
   });
+  // What has been drawn meanwhile was drawn by other threads.
+  if (!graph->draws_random_numbers()) untouched.keep_random_numbers();
+  return graph;
 }
 
 std::unique_ptr<DeviceGraph> GraphWork::record_backward(const std::function<void()>& work) {

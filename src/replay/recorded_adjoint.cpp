@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "replay/recording_gate.h"
 #include "replay/replayed.h"
 
 namespace deq {
@@ -18,6 +19,7 @@ class RecordedProducts final : public JacobianProducts {
     const auto recorded = loan_->get();
     const auto leaves = recorded->leaves(inputs_);
     if (!differentiable || !need_graph(leaves)) return recorded->vjp(u).clone();
+    if (!recorded->records_product(taken_)) return evaluated(*recorded, leaves, u);
     const auto number = taken_++;
     return replayed(leaves, recorded->product(number, u),
                     [number, held = loan_->hold()](const torch::Tensor& w) {
@@ -30,6 +32,17 @@ class RecordedProducts final : public JacobianProducts {
   torch::Tensor f() const override { return loan_->get()->f_at_linearisation().clone(); }
 
  private:
+  torch::Tensor evaluated(RecordedStep& recorded, const std::vector<torch::Tensor>& leaves,
+                          const torch::Tensor& u) {
+    auto pause = std::make_shared<RecordingPause>();
+    const PassScope pass;
+    const auto product = recorded.evaluated_product(u);
+    return replayed(leaves, product.detach().clone(),
+                    [product, held = loan_->hold(), pause](const torch::Tensor& w) {
+                      return held->evaluated_product_gradients(product, w);
+                    });
+  }
+
   Inputs inputs_;
   StepLoan loan_;
   size_t taken_ = 0;  // differentiable products, each with a graph on memory of its own

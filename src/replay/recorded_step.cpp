@@ -121,7 +121,8 @@ RecordedStep::RecordedStep(const StepShape& like)
       tape_{.step = {.cell = like.cell, .layout = like.layout, .context = {}},
             .ends = work_.ends()},
       constant_(tape_.step),
-      z_(own_memory(like.z)) {
+      z_(own_memory(like.z)),
+      notice_(like.notice) {
   tape_.inputs = own_inputs(like.inputs, with_gradients_);
   prepare_graph_ = work_.record_forward([this] {
     tape_.prepare(with_gradients_);
@@ -187,15 +188,39 @@ std::unique_ptr<RecordedStep::Product> RecordedStep::record_product() {
   return product;
 }
 
-torch::Tensor RecordedStep::product(size_t number, const torch::Tensor& u) {
-  if (products_.size() <= number) {
-    const RecordingPermit permit(RecordingPermit::Wait::Patiently);
+bool RecordedStep::records_product(size_t number) {
+  if (number < products_.size()) return true;
+  if (products_refused_) return false;
+  const RecordingPermit permit;
+  if (!permit) return false;
+  try {
     while (products_.size() <= number) products_.push_back(record_product());
+    return true;
+  } catch (const std::exception& error) {
+    products_refused_ = true;
+    notice_->tell(error);
+    return false;
   }
+}
+
+torch::Tensor RecordedStep::product(size_t number, const torch::Tensor& u) {
   auto& product = *products_[number];
   copy_into(product.u, u);
   check_ ? check_->product(number) : product.graph->replay();
   return product.value.detach().clone();
+}
+
+torch::Tensor RecordedStep::evaluated_product(const torch::Tensor& u) {
+  const NoAutocast in_forward_types(z_.device());
+  const c10::InferenceMode ordinary_tensors(false);
+  const GradientEnds::Making making(work_.ends());
+  return tape_.product(u, /*differentiable=*/true);
+}
+
+std::vector<torch::Tensor> RecordedStep::evaluated_product_gradients(const torch::Tensor& product,
+                                                                     const torch::Tensor& w) {
+  const NoAutocast in_forward_types(z_.device());
+  return tape_.gradients(product, w);
 }
 
 const std::vector<torch::Tensor>& RecordedStep::product_gradients(size_t number,

@@ -7,6 +7,7 @@
 #include "deq/core/cell.h"
 #include "replay/check.h"
 #include "replay/graph_work.h"
+#include "replay/recordings.h"
 
 namespace deq {
 
@@ -32,6 +33,7 @@ struct StepShape {
   torch::Tensor z;  ///< a slab
   bool with_gradients = false;
   bool checked = false;
+  std::shared_ptr<RefusalNotice> notice = std::make_shared<RefusalNotice>();
 };
 
 /// A cell's prepare() and step() at fixed shapes, the step's products with J and all gradients, as
@@ -62,8 +64,14 @@ class RecordedStep {
   const std::vector<torch::Tensor>& gradients(const torch::Tensor& u);
 
   /// uᵀJ as something to be differentiated, for the `number`-th u of this pass, and w·∂(uᵀJ)/∂θ.
+  /// They are replayed where they can be recorded, which is tried by the first, else evaluated.
+  bool records_product(size_t number);
   torch::Tensor product(size_t number, const torch::Tensor& u);
   const std::vector<torch::Tensor>& product_gradients(size_t number, const torch::Tensor& w);
+  /// uᵀJ with its graph, and the gradients of it. Nothing may be recorded from one to the other.
+  torch::Tensor evaluated_product(const torch::Tensor& u);
+  std::vector<torch::Tensor> evaluated_product_gradients(const torch::Tensor& product,
+                                                         const torch::Tensor& w);
 
   /// Everything of a pass with gradients: its inputs, then the cell's parameters.
   std::vector<torch::Tensor> leaves(const Inputs& inputs) const {
@@ -107,6 +115,8 @@ class RecordedStep {
   torch::Tensor u_, vjp_;
   std::vector<torch::Tensor> gradients_;
   std::vector<std::unique_ptr<Product>> products_;
+  bool products_refused_ = false;
+  std::shared_ptr<RefusalNotice> notice_;
   std::unique_ptr<DeviceGraph> prepare_graph_, f_graph_, tape_graph_, vjp_graph_, gradients_graph_;
   std::unique_ptr<Evaluated> check_;  // where replays are checked
 };

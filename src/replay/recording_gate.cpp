@@ -10,7 +10,7 @@ namespace {
 struct Gate {
   std::mutex mutex;
   std::condition_variable changed;
-  int passes = 0, waiting = 0;
+  int passes = 0, waiting = 0, pauses = 0;
   bool recording = false;
 
   bool free() const { return passes == 0 && !recording; }
@@ -46,18 +46,16 @@ bool PassScope::inside() {
   return depth > 0;
 }
 
-RecordingPermit::RecordingPermit(Wait wait) {
+RecordingPermit::RecordingPermit() {
+  if (PassScope::inside()) return;
   auto& own = gate();
   std::unique_lock lock(own.mutex);
+  if (own.pauses > 0) return;  // until some backward, perhaps this thread's own
   ++own.waiting;
-  const auto free = [&own] { return own.free(); };
-  if (wait == Wait::Patiently) {
-    own.changed.wait(lock, free);
-    granted_ = true;
-  } else {
-    granted_ = own.changed.wait_for(lock, kBriefly, free);
-  }
+  granted_ = own.changed.wait_for(lock, kBriefly, [&own] { return own.free(); });
   --own.waiting;
+  // A pause may have begun meanwhile.
+  granted_ = granted_ && own.pauses == 0;
   if (granted_) {
     own.recording = true;
     ++depth;  // what is recorded is no pass of its own
@@ -73,6 +71,19 @@ RecordingPermit::~RecordingPermit() {
   const std::lock_guard lock(own.mutex);
   own.recording = false;
   own.changed.notify_all();
+}
+
+RecordingPause::RecordingPause() {
+  const PassScope pass;  // begins when no other thread records
+  auto& own = gate();
+  const std::lock_guard lock(own.mutex);
+  ++own.pauses;
+}
+
+RecordingPause::~RecordingPause() {
+  auto& own = gate();
+  const std::lock_guard lock(own.mutex);
+  --own.pauses;
 }
 
 }  // namespace deq

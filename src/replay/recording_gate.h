@@ -2,8 +2,9 @@
 
 namespace deq {
 
-/// While one thread records, torch takes all random numbers that the process draws on that GPU for
-/// the recording's. So recordings are made while no pass of another thread is under way.
+/// While one thread records work that draws random numbers, torch takes all that the process draws
+/// on that GPU for the recording's. So recordings are made while no pass of another thread is under
+/// way.
 
 /// One pass, evaluated or replayed. Passes inside a pass belong to it.
 class PassScope {
@@ -17,14 +18,11 @@ class PassScope {
   static bool inside();
 };
 
-/// The right to record, for a thread that is in no pass.
+/// The right to record. It is not granted to a thread inside a pass, which would wait for itself,
+/// and only briefly waited for: what cannot be recorded now is evaluated.
 class RecordingPermit {
  public:
-  enum class Wait {
-    Briefly,    ///< a pass that cannot be recorded now is evaluated
-    Patiently,  ///< there is no other way to go on
-  };
-  explicit RecordingPermit(Wait wait);
+  RecordingPermit();
   ~RecordingPermit();
   RecordingPermit(const RecordingPermit&) = delete;
   RecordingPermit& operator=(const RecordingPermit&) = delete;
@@ -32,7 +30,17 @@ class RecordingPermit {
   explicit operator bool() const { return granted_; }
 
  private:
-  bool granted_;
+  bool granted_ = false;
+};
+
+/// While one lives, on whatever thread, nothing is recorded: backward through a recording's own
+/// graph runs on the stream on which it was recorded.
+class RecordingPause {
+ public:
+  RecordingPause();
+  ~RecordingPause();
+  RecordingPause(const RecordingPause&) = delete;
+  RecordingPause& operator=(const RecordingPause&) = delete;
 };
 
 }  // namespace deq

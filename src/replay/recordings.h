@@ -1,20 +1,35 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <list>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <utility>
+#include <string>
 
 #include "replay/recording_gate.h"
 #include "replay/signature.h"
 
 namespace deq {
 
-/// Says that something is evaluated where it could be faster.
-void warn_of_refused_recording(const std::exception& error);
+/// Says why something is evaluated where it could be faster; once, however often it is told.
+class RefusalNotice {
+ public:
+  void tell(const std::exception& error);
+
+ private:
+  std::atomic<bool> told_ = false;
+};
+
+/// What has become of the recordings of this process.
+struct RecordingCounts {
+  int64_t made = 0, refused = 0;
+  std::string why{};  ///< the last one was refused
+};
+RecordingCounts recording_counts();
+void count_recording();
 
 /// Recordings by what they are for, at most four. May be used from several threads.
 ///
@@ -30,6 +45,9 @@ class Recordings {
     states_.add(module, signature);
   }
 
+  /// For what is recorded later on in one of them.
+  const std::shared_ptr<RefusalNotice>& notice() const { return notice_; }
+
   /// One for the caller alone, until the last reference goes; `make` makes it. None where the
   /// signature is not to be recorded (yet), and where it cannot be.
   std::shared_ptr<Recorded> lend(const RecordingSignature& signature,
@@ -39,15 +57,16 @@ class Recordings {
     if (seen_.size() > kMostSignatures) seen_.clear();
     auto& times = seen_[signature];
     if (times == kRefused || ++times < kReturns || !may_have_room(times)) return nullptr;
-    const RecordingPermit permit(RecordingPermit::Wait::Briefly);
+    const RecordingPermit permit;
     if (!permit) return nullptr;
     make_room();
     try {
       entries_.push_front({signature, make()});
+      count_recording();
       return entries_.front().recorded;
     } catch (const std::exception& error) {
       times = kRefused;
-      if (!std::exchange(warned_, true)) warn_of_refused_recording(error);
+      notice_->tell(error);
       return nullptr;
     }
   }
@@ -96,7 +115,7 @@ class Recordings {
   std::list<Entry> entries_;                    // the one used last comes first
   std::map<RecordingSignature, int64_t> seen_;  // how often each has come without being replayed
   int64_t patience_ = 2 * kReturns;
-  bool warned_ = false;
+  std::shared_ptr<RefusalNotice> notice_ = std::make_shared<RefusalNotice>();
 };
 
 }  // namespace deq

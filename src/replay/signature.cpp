@@ -14,6 +14,8 @@
 #include <algorithm>
 #include <sstream>
 
+#include "core/float32_rounding.h"
+
 namespace deq {
 namespace {
 
@@ -98,24 +100,35 @@ RecordingSignature::RecordingSignature(const torch::Device& device) {
   add(device.index());
   // What is recorded for one stream shares workspaces, and must not be replayed on two at a time.
   add(c10::impl::VirtualGuardImpl(device.type()).getStream(device).id());
+  add_precision(device);
+  add_algorithms();
+}
+
+void RecordingSignature::add_precision(const torch::Device& device) {
   const auto& context = at::globalContext();
-  for (const auto number :
-       {static_cast<int64_t>(at::autocast::is_autocast_enabled(device.type())),
-        static_cast<int64_t>(at::autocast::get_autocast_dtype(device.type())),
-        static_cast<int64_t>(c10::typeMetaToScalarType(c10::get_default_dtype())),
-        static_cast<int64_t>(context.allowTF32CuBLAS()),
-        static_cast<int64_t>(context.allowTF32CuDNN()),
-        static_cast<int64_t>(context.allowFP16ReductionCuBLAS()),
-        static_cast<int64_t>(context.allowBF16ReductionCuBLAS()),
-        static_cast<int64_t>(context.deterministicAlgorithms()),
-        static_cast<int64_t>(context.deterministicCuDNN()),
-        static_cast<int64_t>(context.benchmarkCuDNN()),
-        static_cast<int64_t>(context.userEnabledCuDNN()),
-        static_cast<int64_t>(context.userEnabledFlashSDP()),
-        static_cast<int64_t>(context.userEnabledMemEfficientSDP()),
-        static_cast<int64_t>(context.userEnabledMathSDP())}) {
-    add(number);
-  }
+  add(at::autocast::is_autocast_enabled(device.type()));
+  add(static_cast<int64_t>(at::autocast::get_autocast_dtype(device.type())));
+  add(static_cast<int64_t>(c10::typeMetaToScalarType(c10::get_default_dtype())));
+  for (const auto setting : float32_settings()) add(setting);
+  add(at::NoTF32Guard::should_disable_tf32());
+  add(static_cast<int64_t>(context.allowFP16ReductionCuBLAS()));
+  add(static_cast<int64_t>(context.allowBF16ReductionCuBLAS()));
+  add(context.allowFP16AccumulationCuBLAS());
+  add(context.allowFP16BF16ReductionMathSDP());
+  add(context.allowFP16ReductionCPU());
+}
+
+void RecordingSignature::add_algorithms() {
+  auto& context = at::globalContext();
+  add(context.deterministicAlgorithms());
+  add(context.deterministicFillUninitializedMemory());
+  add(context.deterministicCuDNN()).add(context.benchmarkCuDNN());
+  add(context.userEnabledCuDNN()).add(context.userEnabledMkldnn());
+  add(context.userEnabledFlashSDP()).add(context.userEnabledMemEfficientSDP());
+  add(context.userEnabledMathSDP()).add(context.userEnabledCuDNNSDP());
+  for (const auto backend : context.sDPPriorityOrder()) add(static_cast<int64_t>(backend));
+  add(static_cast<int64_t>(context.blasPreferredBackend()));
+  add(static_cast<int64_t>(context.linalgPreferredBackend()));
 }
 
 RecordingSignature& RecordingSignature::mix(uint64_t bits) {
@@ -145,13 +158,17 @@ RecordingSignature& RecordingSignature::add_address(const torch::Tensor& tensor)
   return add(static_cast<int64_t>(reinterpret_cast<intptr_t>(tensor.const_data_ptr())));
 }
 
-ModuleStates::Known ModuleStates::gather(const Module& module,
-                                         const std::vector<std::shared_ptr<Module>>& parts) {
-  Known known{.parts = {}, .tensors = module.parameters()};
-  for (const auto& part : parts) known.parts.push_back({part, options_of(*part)});
-  for (auto& buffer : module.buffers()) known.tensors.push_back(std::move(buffer));
-  return known;
-}
+namespace {
+
+/// A module's own parameters where they are: parameters() copies them together with their names,
+/// which takes longer than all that the host does for a small solve.
+struct OwnParameters : Module {
+  static const torch::OrderedDict<std::string, torch::Tensor>& of(const Module& module) {
+    return module.*&OwnParameters::parameters_;
+  }
+};
+
+}  // namespace
 
 void ModuleStates::add(const Module& module, RecordingSignature& signature) {
   std::vector<std::shared_ptr<Module>> parts;
@@ -161,14 +178,20 @@ void ModuleStates::add(const Module& module, RecordingSignature& signature) {
   };
   const std::lock_guard lock(mutex_);
   auto& known = known_[&module];
-  if (!std::equal(known.parts.begin(), known.parts.end(), parts.begin(), parts.end(), same)) {
-    known = gather(module, parts);
+  if (!std::equal(known.begin(), known.end(), parts.begin(), parts.end(), same)) {
+    known.clear();
+    for (const auto& part : parts) known.push_back({part, options_of(*part)});
   }
   for (size_t i = 0; i < parts.size(); ++i) {
     signature.add(parts[i]->is_training());
-    known.parts[i].add_options(*parts[i], signature);
+    known[i].add_options(*parts[i], signature);
+    const auto& parameters = OwnParameters::of(*parts[i]);
+    signature.add(parameters.size());
+    for (const auto& parameter : parameters) signature.add_address(parameter.value());
+    const auto buffers = parts[i]->buffers(/*recurse=*/false);
+    signature.add(buffers.size());
+    for (const auto& buffer : buffers) signature.add_address(buffer);
   }
-  for (const auto& tensor : known.tensors) signature.add_address(tensor);
 }
 
 }  // namespace deq

@@ -38,14 +38,15 @@ class RecordingSignature {
 
  private:
   RecordingSignature& mix(uint64_t bits);
+  void add_precision(const torch::Device& device);
+  void add_algorithms();
 
   // A hash of 128 bits of all numbers: there are thousands, and every pass has a signature.
   uint64_t first_ = 0, second_ = 0;
 };
 
-/// What recordings take for granted of modules. Gathering parameters and buffers costs more than
-/// all that the host does for a small solve, so they are gathered anew only when a module has other
-/// submodules than before: each registers all that it has before its first pass.
+/// What recordings take for granted of modules. How to read a module's options is found out anew
+/// only when there are other submodules than before.
 class ModuleStates {
  public:
   void add(const torch::nn::Module& module, RecordingSignature& signature);
@@ -58,15 +59,8 @@ class ModuleStates {
     std::weak_ptr<torch::nn::Module> module;
     AddOptions add_options;
   };
-  struct Known {
-    std::vector<Part> parts;
-    std::vector<torch::Tensor> tensors;
-  };
-  static Known gather(const torch::nn::Module& module,
-                      const std::vector<std::shared_ptr<torch::nn::Module>>& parts);
-
   std::mutex mutex_;
-  std::map<const torch::nn::Module*, Known> known_;
+  std::map<const torch::nn::Module*, std::vector<Part>> known_;
 };
 
 }  // namespace deq

@@ -28,7 +28,7 @@ Untouched::Untouched(const torch::Device& device, const std::vector<torch::Tenso
 
 Untouched::~Untouched() {
   for (size_t i = 0; i < buffers_.size(); ++i) copy_into(buffers_[i], before_[i]);
-  random_.restore();
+  if (restores_random_) random_.restore();
 }
 
 }  // namespace deq

@@ -29,8 +29,12 @@ class Untouched {
   Untouched(const Untouched&) = delete;
   Untouched& operator=(const Untouched&) = delete;
 
+  /// The random numbers stay as they are now.
+  void keep_random_numbers() { restores_random_ = false; }
+
  private:
   RandomState random_;
+  bool restores_random_ = true;
   std::vector<torch::Tensor> buffers_, before_;
 };
 

@@ -28,7 +28,7 @@ class ModelsReplayed : public test::SeededWith<torch::DeviceType> {
  protected:
   void SetUp() override {
     if (device().is_cuda() && !cuda_status().available) GTEST_SKIP() << cuda_status().reason;
-    recorders_.emplace(device());
+    recorders_.emplace();
   }
   static torch::Device device() { return GetParam(); }
 

@@ -71,7 +71,7 @@ class RecordedStepTest : public test::Seeded {
     return pass(fresh, x, probes);
   }
 
-  const test::CountedRecorders recorders_{torch::kCPU};
+  const test::CountedRecorders recorders_;
   test::CellProblem problem_;
   torch::Tensor weights_;
 };

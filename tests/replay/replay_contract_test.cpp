@@ -1,3 +1,5 @@
+#include <ATen/Context.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/autograd.h>
@@ -6,7 +8,10 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
 #include <torch/serialize.h>
+#include <torch/version.h>
 
+#include <atomic>
+#include <chrono>
 #include <optional>
 #include <sstream>
 #include <thread>
@@ -15,6 +20,7 @@
 #include "deq/core/error.h"
 #include "deq/jacobian/frobenius.h"
 #include "deq/nn/equilibrium.h"
+#include "support/collected_warnings.h"
 #include "support/counted_recorders.h"
 #include "support/maps.h"
 #include "support/seed.h"
@@ -27,7 +33,8 @@ namespace {
 
 constexpr int64_t kContractBatch = 4, kContractDim = 6;
 
-/// f(z; x) = scale · dropout(tanh(norm(W z)) + x), with statistics where `normalised`.
+/// f(z; x) = scale · m ⊙ tanh(norm(W z)) + x with a mask m by dropout, with statistics where
+/// `normalised`.
 class ContractCellImpl : public Cell {
  public:
   explicit ContractCellImpl(bool normalised = false) {
@@ -41,13 +48,19 @@ class ContractCellImpl : public Cell {
 
   State initial_state(const Inputs& inputs) override { return {torch::zeros_like(inputs.at(0))}; }
   Context prepare(const Inputs& inputs) override {
-    return {inputs.at(0), dropout->forward(torch::ones_like(inputs[0]))};
+    if (does_nothing_in_prepare) return inputs;
+    return {inputs.at(0), mask.defined() ? mask : dropout->forward(torch::ones_like(inputs[0]))};
   }
   State step(const State& z, const Context& context) override {
+    ++steps;
     auto inner = linear->forward(z[0]);
     if (norm) inner = norm->forward(inner);
     if (extra_layer) inner = inner.sin();
-    return {scale * context[1] * torch::tanh(inner) + context[0]};
+    if (late.defined()) inner = inner + late;
+    if (waits_for_the_device) inner = inner + 0 * inner.sum().item<double>();
+    inner = scale * torch::tanh(inner);
+    if (context.size() > 1) inner = context[1] * inner;
+    return {inner + context[0]};
   }
   std::optional<ReplayKey> replay_key() const override {
     if (!has_key) return std::nullopt;
@@ -69,6 +82,10 @@ class ContractCellImpl : public Cell {
   torch::nn::BatchNorm1d norm{nullptr};
   double scale = 0.6;
   bool extra_layer = false, has_key = true, forgets = false;
+  bool does_nothing_in_prepare = false, waits_for_the_device = false;
+  torch::Tensor mask;  // where it is given, instead of the dropout's
+  torch::Tensor late;  // registered late, if ever
+  std::atomic<int64_t> steps = 0;
 };
 TORCH_MODULE(ContractCell);
 
@@ -86,7 +103,7 @@ class ReplayContract : public test::SeededWith<torch::DeviceType> {
 
   void SetUp() override {
     if (device().is_cuda() && !cuda_status().available) GTEST_SKIP() << cuda_status().reason;
-    recorders_.emplace(device());
+    recorders_.emplace();
     torch::manual_seed(test::seed());
     use(ContractCell());
   }
@@ -104,12 +121,17 @@ class ReplayContract : public test::SeededWith<torch::DeviceType> {
   }
 
   torch::Tensor draw(int64_t batch = kContractBatch) {
-    return torch::randn({batch, kContractDim}, generator_, test::f64()).to(device());
+    const auto where = cell_->linear->weight.device();
+    return torch::randn({batch, kContractDim}, generator_, test::f64()).to(where);
   }
 
   /// With the same random numbers whichever layer it is.
   ContractOutcome pass(Equilibrium& layer, const torch::Tensor& x, uint64_t seed) const {
     torch::manual_seed(seed);
+    return pass(layer, x);
+  }
+
+  ContractOutcome pass(Equilibrium& layer, const torch::Tensor& x) const {
     const auto leaf = x.clone().requires_grad_();
     const auto eq = layer->forward(2 * leaf);  // an input that is no leaf
     auto loss =
@@ -143,9 +165,25 @@ class ReplayContract : public test::SeededWith<torch::DeviceType> {
   /// Replayed, then as `change` leaves the layer.
   void expect_right_after(const std::function<void()>& change) {
     expect_as_evaluated();
-    EXPECT_GT(recorders_->graphs(), 0);
+    expect_replayed();
     change();
     expect_as_evaluated();
+  }
+
+  /// A pass like those before it does not ask the cell.
+  void expect_replayed() {
+    EXPECT_GT(recorders_->graphs(), 0);
+    const auto steps = cell_->steps.load();
+    pass(replaying_, draw());
+    EXPECT_EQ(cell_->steps, steps) << "evaluated, not replayed";
+  }
+
+  static void expect_one_line(const test::CollectedWarnings& warnings, const char* why) {
+    ASSERT_EQ(warnings.messages().size(), 1U) << ::testing::PrintToString(warnings.messages());
+    EXPECT_THAT(
+        warnings.messages()[0],
+        ::testing::AllOf(::testing::HasSubstr("is evaluated step by step"),
+                         ::testing::HasSubstr(why), ::testing::Not(::testing::HasSubstr("\n"))));
   }
 
   std::optional<test::CountedRecorders> recorders_;
@@ -228,6 +266,7 @@ TEST_P(ReplayContract, AHookThatWasThereBeforeTheRecording) {
   });
   expect_as_evaluated(4);
   EXPECT_EQ(calls, 8);
+  EXPECT_GT(recorders_->graphs(), 0);
 }
 
 TEST_P(ReplayContract, ParametersAreFrozenReplacedMovedAndReloaded) {
@@ -250,6 +289,15 @@ TEST_P(ReplayContract, ParametersAreFrozenReplacedMovedAndReloaded) {
   });
 }
 
+TEST_P(ReplayContract, AParameterAndABufferAreRegisteredLate) {
+  const auto numbers = [this] { return draw(1).squeeze(0); };
+  expect_right_after([&] { cell_->late = cell_->register_parameter("late", numbers()); });
+  expect_replayed();
+  use(ContractCell());
+  expect_right_after([&] { cell_->late = cell_->register_buffer("late", numbers()); });
+  expect_replayed();
+}
+
 TEST_P(ReplayContract, TrainingAfterInferenceModeAtTheSameShape) {
   const auto x = draw();
   const auto infer = [&] {
@@ -260,8 +308,10 @@ TEST_P(ReplayContract, TrainingAfterInferenceModeAtTheSameShape) {
   const auto first = infer();
   EXPECT_TRUE(torch::allclose(infer(), first, 1e-12, 1e-14));
   EXPECT_TRUE(torch::allclose(infer(), first, 1e-12, 1e-14));
+  EXPECT_EQ(recorders_->graphs(), 2) << "prepare and f";
   cell_->train();
   expect_as_evaluated();
+  expect_replayed();
   EXPECT_TRUE(torch::allclose(infer(), first, 1e-10, 1e-12));
 }
 
@@ -298,6 +348,7 @@ TEST_P(ReplayContract, RecordingDrawsNoRandomNumbers) {
     return torch::rand({4}, options_of_tensors());
   };
   EXPECT_TRUE(numbers(replaying_).equal(numbers(evaluating_)));
+  EXPECT_GT(recorders_->graphs(), 0);
 }
 
 TEST_P(ReplayContract, StatesAndGradientsAreTheUsersOwn) {
@@ -307,7 +358,7 @@ TEST_P(ReplayContract, StatesAndGradientsAreTheUsersOwn) {
   const auto z = first.z.clone();
   std::vector<torch::Tensor> gradients;
   for (const auto& gradient : first.gradients) gradients.push_back(gradient.clone());
-  pass(replaying_, draw(), 2);
+  expect_replayed();
   EXPECT_TRUE(first.z.equal(z));
   for (size_t i = 0; i < gradients.size(); ++i) EXPECT_TRUE(first.gradients[i].equal(gradients[i]));
 }
@@ -341,6 +392,7 @@ TEST_P(ReplayContract, BackwardMayBeRepeatedWhereTheGraphIsRetained) {
   };
   gradient(replaying_);
   EXPECT_LT(test::relative_difference(gradient(replaying_), gradient(evaluating_)), 1e-11);
+  EXPECT_GT(recorders_->graphs(), 0);
   const auto loss = replaying_->forward(x).z().square().sum();
   loss.backward();
   EXPECT_ANY_THROW(loss.backward());
@@ -348,6 +400,7 @@ TEST_P(ReplayContract, BackwardMayBeRepeatedWhereTheGraphIsRetained) {
 
 TEST_P(ReplayContract, ACloneIsALayerOfItsOwn) {
   expect_as_evaluated();
+  expect_replayed();
   const auto x = draw();
   const auto before = pass(replaying_, x, 1);
   Equilibrium clone(std::dynamic_pointer_cast<EquilibriumImpl>(replaying_->clone()));
@@ -364,21 +417,63 @@ TEST_P(ReplayContract, ACloneIsALayerOfItsOwn) {
   expect_same(pass(replaying_, x, 1), before);
 }
 
-TEST_P(ReplayContract, FourThreadsUseOneLayer) {
-  cell_->dropout->options.p(0.0);
-  const auto x = draw();
-  const auto expected = pass(evaluating_, x, 1);
-  std::vector<std::vector<ContractOutcome>> outcomes(4);
-  std::vector<std::thread> threads;
-  for (auto& own : outcomes) {
-    threads.emplace_back([&] {
-      for (uint64_t k = 0; k < 10; ++k) own.push_back(pass(replaying_, x, 1));
-    });
+/// Some numbers of the device's own generator. On a GPU torch throws while another thread records
+/// work that draws as well; afterwards nothing may be broken.
+torch::Tensor draw_beside_recordings(const torch::TensorOptions& options, bool may_throw) {
+  for (int attempt = 0; may_throw && attempt < 1000; ++attempt) {
+    try {
+      return torch::rand({8}, options);
+    } catch (const c10::Error& error) {
+      EXPECT_THAT(error.what_without_backtrace(), ::testing::HasSubstr("outside graph capture"));
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
   }
-  for (auto& thread : threads) thread.join();
-  for (const auto& own : outcomes) {
-    ASSERT_EQ(own.size(), 10U);
-    for (const auto& outcome : own) expect_same(outcome, expected);
+  return torch::rand({8}, options);
+}
+
+/// That of a pass with dropout, which its result betrays.
+torch::Tensor mask_of(ContractCellImpl& cell, const ContractOutcome& outcome,
+                      const torch::Tensor& x) {
+  const torch::NoGradGuard no_grad;
+  const double kept = 1 / (1 - cell.dropout->options.p());
+  const auto inner = cell.scale * torch::tanh(cell.linear->forward(outcome.z));
+  return kept * ((outcome.z - 2 * x) / inner > kept / 2).to(torch::kFloat64);
+}
+
+TEST_P(ReplayContract, FourThreadsUseOneLayerAndDrawRandomNumbers) {
+  for (const double p : {0.0, 0.3}) {
+    SCOPED_TRACE(p);
+    use(ContractCell());
+    cell_->dropout->options.p(p);
+    const int graphs = recorders_->graphs();
+    const bool may_throw = device().is_cuda() && p > 0;
+    const auto x = draw();
+    std::vector<std::vector<ContractOutcome>> outcomes(4);
+    std::vector<std::string> errors(4);
+    std::vector<std::thread> threads;
+    for (size_t i = 0; i < outcomes.size(); ++i) {
+      threads.emplace_back([&, i] {
+        try {
+          for (int k = 0; k < 10; ++k) {
+            outcomes[i].push_back(pass(replaying_, x));
+            const auto numbers = draw_beside_recordings(options_of_tensors(), may_throw);
+            if (numbers.min().item<double>() < 0) errors[i] = "rand() gave a number below 0";
+          }
+        } catch (const std::exception& error) {
+          errors[i] = error.what();
+        }
+      });
+    }
+    for (auto& thread : threads) thread.join();
+    EXPECT_THAT(errors, ::testing::Each(::testing::IsEmpty()));
+    EXPECT_GT(recorders_->graphs(), graphs);
+    for (const auto& own : outcomes) {
+      ASSERT_EQ(own.size(), 10U);
+      for (const auto& outcome : own) {
+        cell_->mask = mask_of(*cell_, outcome, x);
+        expect_same(outcome, pass(evaluating_, x));
+      }
+    }
   }
 }
 
@@ -428,6 +523,82 @@ TEST_P(ReplayContract, TwoHundredStepsOfTrainingAreTheSame) {
   }
 }
 
+TEST_P(ReplayContract, ARecordingThatFailsLeavesEverythingAsItWas) {
+  cell_->dropout->options.p(0.3);
+  cell_->waits_for_the_device = true;
+  test::CollectedWarnings warnings;
+  expect_as_evaluated(5);
+  EXPECT_EQ(recorders_->graphs(), 1) << "prepare; the step fails";
+  expect_one_line(warnings, device().is_cuda() ? "capturing" : "waits for the device");
+  EXPECT_GE(torch::rand({8}, options_of_tensors()).min().item<double>(), 0);
+  use(ContractCell());
+  cell_->dropout->options.p(0.3);
+  expect_as_evaluated();
+  expect_replayed();
+  EXPECT_EQ(warnings.messages().size(), 1U) << ::testing::PrintToString(warnings.messages());
+}
+
+TEST_P(ReplayContract, APenaltyThatCannotBeRecordedIsEvaluated) {
+  cell_->dropout->options.p(0.3);
+  recorders_->fail_at(6);  // the first five are the pass's own
+  test::CollectedWarnings warnings;
+  expect_as_evaluated(5);
+  EXPECT_EQ(recorders_->graphs(), 5);
+  expect_one_line(warnings, "this graph is to fail");
+  expect_replayed();
+}
+
+TEST_P(ReplayContract, APenaltyInsideAnotherPassIsEvaluated) {
+  // A recording would wait for the end of that pass, for ever.
+  const auto x = draw();
+  const auto gradients = [&](Equilibrium& layer) {
+    for (int k = 0; k < 2; ++k) layer->forward(x).z().sum().backward();
+    const auto eq = layer->forward(x);
+    torch::Tensor penalty;
+    const Pass inside{.callback = [&](const Progress&) {
+      const torch::AutoGradMode grad(true);
+      if (!penalty.defined()) {
+        penalty = jacobian_penalty(eq.linearization(), {}, ProbeKey{.key = 5});
+      }
+      return true;
+    }};
+    evaluating_->forward({x}, inside);
+    return torch::autograd::grad({penalty + eq.z().square().sum()}, cell_->parameters());
+  };
+  const auto replayed = gradients(replaying_), evaluated = gradients(evaluating_);
+  EXPECT_EQ(recorders_->graphs(), 5);
+  for (size_t i = 0; i < evaluated.size(); ++i) {
+    EXPECT_LT(test::relative_difference(replayed[i], evaluated[i]), 1e-11) << "parameter " << i;
+  }
+}
+
+TEST_P(ReplayContract, APrepareThatDoesNothingIsSilent) {
+  cell_->does_nothing_in_prepare = true;
+  test::CollectedWarnings warnings;
+  expect_as_evaluated();
+  expect_replayed();
+  EXPECT_THAT(warnings.messages(), ::testing::IsEmpty());
+}
+
+#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 11
+TEST_P(ReplayContract, TorchsNewerPrecisionSettingsAreUsed) {
+  const auto set = [](at::Float32Precision precision) {
+    at::globalContext().setFloat32Precision(at::Float32Backend::CUDA, at::Float32Op::MATMUL,
+                                            precision);
+  };
+  expect_as_evaluated();
+  const int graphs = recorders_->graphs();
+  EXPECT_GT(graphs, 0);
+  set(at::Float32Precision::TF32);
+  EXPECT_ANY_THROW(at::globalContext().allowTF32CuBLAS()) << "torch's older question";
+  expect_as_evaluated();
+  EXPECT_GT(recorders_->graphs(), graphs) << "the change was not noticed";
+  Equilibrium checked(cell_, options(Replay::Checked));
+  for (uint64_t k = 0; k < 3; ++k) pass(checked, draw(), k);
+  set(at::Float32Precision::NONE);
+}
+#endif
+
 TEST_P(ReplayContract, CheckedPassesWhereTheKeyIsComplete) {
   cell_->dropout->options.p(0.3);
   Equilibrium checked(cell_, options(Replay::Checked));
@@ -472,6 +643,38 @@ TEST_P(ReplayContract, AnEmptyResultSaysSo) {
   EXPECT_THROW(Equilibrated{}.linearization(), Error);
   EXPECT_THROW(Linearization{}.z(), Error);
 }
+
+class ReplayContractOnGpu : public ReplayContract {};
+
+TEST_P(ReplayContractOnGpu, ALayerMovesToTheCpuAndBack) {
+  cell_->dropout->options.p(0.3);
+  for (const auto where : {torch::kCPU, torch::kCUDA}) {
+    expect_right_after([&] { replaying_->to(where); });
+    expect_replayed();
+  }
+}
+
+TEST_P(ReplayContractOnGpu, RecordingsThatFailGiveTheirMemoryBack) {
+  auto* const memory = c10::getDeviceAllocator(torch::kCUDA);
+  const auto reserved = [&] {
+    use(ContractCell());
+    cell_->dropout->options.p(0.3);
+    cell_->waits_for_the_device = true;
+    test::CollectedWarnings warnings;
+    for (uint64_t k = 0; k < 3; ++k) pass(replaying_, draw(), k);
+    expect_one_line(warnings, "capturing");
+    use(ContractCell());
+    memory->emptyCache();
+    constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+    return memory->getDeviceStats(0).reserved_bytes[kAll].current;
+  };
+  reserved();  // workspaces of libraries, which stay
+  const auto before = reserved();
+  for (int k = 0; k < 3; ++k) EXPECT_EQ(reserved(), before) << "bytes after failure " << k;
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, ReplayContractOnGpu, ::testing::Values(torch::kCUDA),
+                         [](const auto&) { return "cuda"; });
 
 INSTANTIATE_TEST_SUITE_P(Devices, ReplayContract, ::testing::Values(torch::kCPU, torch::kCUDA),
                          [](const auto& device) {

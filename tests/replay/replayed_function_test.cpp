@@ -59,7 +59,7 @@ class ReplayedFunctionTest : public test::Seeded {
     return result;
   }
 
-  const test::CountedRecorders recorders_{torch::kCPU};
+  const test::CountedRecorders recorders_;
   Layers plain_, own_;
 };
 

@@ -3,20 +3,29 @@
 #include <dlfcn.h>
 
 #include <atomic>
+#include <stdexcept>
 
 #include "support/freezing_recorder.h"
 
 namespace deq::test {
 namespace {
 
-std::atomic<int> counted_graphs = 0;
+std::atomic<int> counted_graphs = 0, failing_graph = 0;
 
 class CountingRecorder final : public GraphRecorder {
  public:
-  explicit CountingRecorder(std::unique_ptr<GraphRecorder> inner) : inner_(std::move(inner)) {}
+  CountingRecorder(std::unique_ptr<GraphRecorder> inner, int warm_ups)
+      : inner_(std::move(inner)), warm_ups_(warm_ups) {}
 
   std::unique_ptr<DeviceGraph> record(const std::function<void()>& work) override {
-    auto graph = inner_->record(work);
+    const int number = counted_graphs + 1;
+    int calls = 0;
+    auto graph = inner_->record([&] {
+      work();
+      if (number == failing_graph && ++calls > warm_ups_) {
+        throw std::runtime_error("this graph is to fail");
+      }
+    });
     ++counted_graphs;
     return graph;
   }
@@ -24,29 +33,37 @@ class CountingRecorder final : public GraphRecorder {
 
  private:
   std::unique_ptr<GraphRecorder> inner_;
+  int warm_ups_;  // calls of the work before the one that is recorded
 };
 
-std::unique_ptr<GraphRecorder> count_freezing(const torch::Device&) {
-  return std::make_unique<CountingRecorder>(make_freezing_recorder());
-}
-
-std::unique_ptr<GraphRecorder> count_cuda(const torch::Device& device) {
+std::unique_ptr<GraphRecorder> make_cuda_recorder(const torch::Device& device) {
   auto* const make =
       reinterpret_cast<MakeCudaGraphRecorder*>(dlsym(RTLD_DEFAULT, "deq_make_graph_recorder"));
   std::unique_ptr<GraphRecorder> made;
   make(device, made);
-  return std::make_unique<CountingRecorder>(std::move(made));
+  return made;
+}
+
+std::unique_ptr<GraphRecorder> make_counting_recorder(const torch::Device& device) {
+  if (device.is_cuda()) return std::make_unique<CountingRecorder>(make_cuda_recorder(device), 2);
+  return std::make_unique<CountingRecorder>(make_freezing_recorder(), 1);
 }
 
 }  // namespace
 
-CountedRecorders::CountedRecorders(const torch::Device& device) {
+CountedRecorders::CountedRecorders() {
   counted_graphs = 0;
-  replace_graph_recorders(device.is_cuda() ? count_cuda : count_freezing);
+  failing_graph = 0;
+  replace_graph_recorders(make_counting_recorder);
 }
 
 CountedRecorders::~CountedRecorders() {
   replace_graph_recorders(nullptr);
+}
+
+// NOLINTNEXTLINE(readability-convert-member-functions-to-static)
+void CountedRecorders::fail_at(int graph) {
+  failing_graph = graph;
 }
 
 int CountedRecorders::graphs() const {  // NOLINT(readability-convert-member-functions-to-static)

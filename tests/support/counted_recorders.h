@@ -4,15 +4,19 @@
 
 namespace deq::test {
 
-/// While it lives, graphs that are recorded are counted: a GPU's own, or on the CPU freezing ones.
+/// While it lives, graphs that are recorded are counted: on a GPU its own, on the CPU freezing
+/// ones.
 class CountedRecorders {
  public:
-  explicit CountedRecorders(const torch::Device& device);
+  CountedRecorders();
   ~CountedRecorders();
   CountedRecorders(const CountedRecorders&) = delete;
   CountedRecorders& operator=(const CountedRecorders&) = delete;
 
   int graphs() const;  ///< recorded so far
+
+  /// The recording of this one breaks off at its end, whenever it is tried; 1 is the first.
+  void fail_at(int graph);
 };
 
 }  // namespace deq::test

@@ -44,9 +44,7 @@ struct DoctorArguments {
 void run_doctor(const DoctorArguments& arguments) {
   auto facts = examine();
   if (!arguments.device.empty()) {
-    const auto device = usable_device(arguments.device);
-    check_replays(device);
-    facts.emplace_back("replay", device.is_cuda() ? "as evaluated" : "not used on the CPU");
+    facts.emplace_back("replay", check_replays(usable_device(arguments.device)));
   }
   const bool json = arguments.json;
   if (json) {
