@@ -34,10 +34,10 @@ TEST_F(FreezingRecorderTest, FreezesAnAddress) {
 
 TEST_F(FreezingRecorderTest, LeavesItsResultWhereItWasRecorded) {
   record([this] { return x_ + 1; });
-  const auto* const place = y_.const_data_ptr();
+  const auto* const address = y_.const_data_ptr();
   x_.fill_(5);
   EXPECT_EQ(replayed(), 6);
-  EXPECT_EQ(y_.const_data_ptr(), place);
+  EXPECT_EQ(y_.const_data_ptr(), address);
 }
 
 TEST_F(FreezingRecorderTest, FreezesANumberAndABranchOfTheHost) {
