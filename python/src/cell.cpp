@@ -93,13 +93,21 @@ void require_like(const State& value, const State& z) {
 
 /// Calls a function of the user's. Ctrl-C stops a solve here at the latest.
 py::object call(const py::object& function, const py::tuple& arguments) {
-  if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+  if (PyErr_CheckSignals() != 0) raise_set_error();
   auto* const result = PyObject_Call(function.ptr(), arguments.ptr(), nullptr);
-  if (result == nullptr) throw py::error_already_set();
+  if (result == nullptr) raise_set_error();
   return py::reinterpret_steal<py::object>(result);
 }
 
 py::tuple as_arguments(const std::vector<torch::Tensor>& tensors) {
+/// The exception that Python has set. torch's own refusals, all of them RuntimeErrors, may mean
+/// that f cannot be recorded; another one, such as Ctrl-C, says nothing about that.
+[[noreturn]] void raise_set_error() {
+  py::error_already_set error;
+  if (error.matches(PyExc_RuntimeError)) throw error;
+  throw Raised{error};
+}
+
   py::tuple arguments(tensors.size());
   for (size_t i = 0; i < tensors.size(); ++i) arguments[i] = py::cast(tensors[i]);
   return arguments;

@@ -6,6 +6,7 @@
 #include "core/jacobian_products.h"
 #include "core/require.h"
 #include "deq/core/cuda.h"
+#include "deq/core/interruption.h"
 #include "nn/check_inputs.h"
 #include "replay/recorded_adjoint.h"
 #include "replay/recordings.h"
@@ -241,7 +242,10 @@ Equilibrated EquilibriumImpl::solve(const EquilibriumPlan& plan, const Inputs& i
                   : attach_adjoint(z, at, plan.rule_, result.adjoint_);
   } else if (const auto* phantom = std::get_if<Phantom>(&plan.options_.gradient);
              phantom != nullptr && grad) {
-    for (int64_t k = 0; k < phantom->steps; ++k) z = torch::lerp(z, tape.f()(z), phantom->tau);
+    for (int64_t k = 0; k < phantom->steps; ++k) {
+      check_interruption();
+      z = torch::lerp(z, tape.f()(z), phantom->tau);
+    }
   }
   result.state = layout.unpack(z);
   return result;
