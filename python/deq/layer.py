@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import types
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Literal, Optional, Sequence, TypedDict, Union
 
@@ -114,6 +115,7 @@ class Equilibrium(torch.nn.Module):
             self.options,
         )
         self._parameters_are_known = False
+        self._is_compiled: Optional[bool] = None  # not looked at yet
         self._notice = ReplayNotice(self.replay)
 
     @outside_of_compilers
@@ -132,7 +134,15 @@ class Equilibrium(torch.nn.Module):
         _require_tensors(start, "part of z0")
         _require_one_device(start, (*inputs, *self.parameters()) if start else ())
         self._show_leaves()
-        eq = _solved(self._layer, self.f, inputs, start, plan, solver, callback, self.training)
+        if self._is_compiled is None:
+            self._is_compiled = is_compiled(self.f)
+        eq = _solved(
+            functools.partial(self._layer.forward, inputs, start, plan, solver, callback, self.training),
+            (*inputs, *start),
+            self.f,
+            compiled=self._is_compiled,
+            looks_inside=not self._parameters_are_known,
+        )
         self._notice.look_at(eq)
         if not self._parameters_are_known and torch.is_grad_enabled():
             self._require_known_parameters(eq, inputs + tuple(start))
@@ -193,30 +203,27 @@ def fixed_point(
         raise _core.Error("fixed_point: z0 holds no tensor")
     _require_one_device(start, inputs)
     layer = _core.Layer(f, None, None, None, EquilibriumOptions(**options))
-    return _solved(layer, f, inputs, start, None, None, callback, True)
+    run = functools.partial(layer.forward, inputs, start, None, None, callback, True)
+    return _solved(run, (*inputs, *start), f, compiled=is_compiled(f), looks_inside=True)
 
 
 def _solved(
-    layer: _core.Layer,
+    run: Callable[[], Equilibrated],
+    given: tuple[Tensor, ...],
     f: Callable[..., State],
-    inputs: tuple[Tensor, ...],
-    start: tuple[Tensor, ...],
-    plan: Optional[EquilibriumPlan],
-    solver: Optional[Solver],
-    callback: Optional[Callback],
-    training: bool,
+    *,
+    compiled: bool,
+    looks_inside: bool,
 ) -> Equilibrated:
-    """One pass of the compiled layer, of an f that torch.compile may know."""
-    compiled = is_compiled(f)
+    """One pass, of an f that torch.compile may know. `looks_inside` for a compiled part that nobody could see before."""
     if compiled:
         keep_memory()
-        if uses_graphs_of_its_own(f) and any(tensor.is_cuda for tensor in (*inputs, *start)):
+        if uses_graphs_of_its_own(f) and any(tensor.is_cuda for tensor in given):
             raise _core.Error(_OVERWRITTEN_RESULTS)
-    eq = layer.forward(inputs, start, plan, solver, callback, training)
-    # A compiled part of f that nobody could see before.
-    if may_give_memory_away() and _core.has_node(eq.state, (*inputs, *start), "CompiledFunction"):
+    eq = run()
+    if looks_inside and may_give_memory_away() and _core.has_node(eq.state, given, "CompiledFunction"):
         keep_memory()
-        eq = layer.forward(inputs, start, plan, solver, callback, training)
+        eq = run()
     _require_finite(eq.report)
     if compiled:
         eq.f_is_compiled = True

@@ -6,8 +6,10 @@
 #include <torch/csrc/autograd/variable.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <cstring>
 #include <functional>
 #include <memory>
+#include <typeinfo>
 #include <unordered_set>
 #include <utility>
 
@@ -41,6 +43,12 @@ bool is_adjoint(const Node& node) {
   const auto name = node.name();
   return name.find("AttachAdjoint") != std::string::npos ||
          name.find("Replayed") != std::string::npos;
+}
+
+/// Of a torch.autograd.Function in Python. A node's name is made at some cost; that of its type
+/// lies ready.
+bool is_pythons(const Node& node) {
+  return std::strstr(typeid(node).name(), "PyNode") != nullptr;
 }
 
 /// Where the tensors that require a gradient end a walk.
@@ -143,7 +151,7 @@ bool has_node(const std::vector<torch::Tensor>& tensors, const Inputs& inputs,
   bool found = false;
   walk(tensors, [&](const std::shared_ptr<Node>& node) {
     if (found || ends.contains(node.get())) return false;
-    found = node->name().find(name) != std::string::npos;
+    found = is_pythons(*node) && node->name().find(name) != std::string::npos;
     return true;
   });
   return found;

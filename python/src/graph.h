@@ -21,7 +21,7 @@ void tell_of_adjoint(const Equilibrated& eq, const py::object& function);
 std::vector<torch::Tensor> other_leaves(const Equilibrated& eq, const Inputs& inputs,
                                         const std::vector<torch::Tensor>& known);
 
-/// Whether the graph from `inputs` to these tensors has a node with `name` in its name.
+/// Whether the graph from `inputs` to these tensors has a node of Python's with `name` in its name.
 bool has_node(const std::vector<torch::Tensor>& tensors, const Inputs& inputs,
               const std::string& name);
 

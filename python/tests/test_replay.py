@@ -139,6 +139,16 @@ def test_a_broken_promise_is_named(x, device):
         layer(x.to(device))
 
 
+def test_a_function_without_a_key_is_not_told_of_its_key(x, device):
+    scale = [0.5]
+    layer = deq.Equilibrium(lambda z, x: torch.tanh(scale[0] * z + x), replay="checked", **EXACT)
+    for _ in range(3):
+        layer(x.to(device))
+    scale[0] = 0.1
+    with pytest.raises(deq.Error, match="differs .* depends on something besides its arguments, its modules' tensors and"):
+        layer(x.to(device))
+
+
 def test_a_failed_adjoint_solve_is_raised_by_every_backward(cell, x, device):
     hopeless = deq.Implicit(solver=deq.Picard(max_evals=1, rtol=1e-12))
     layer = deq.Equilibrium(cell.to(device), gradient=hopeless, on_failure="raise", replay=True)
