@@ -2,6 +2,7 @@
 #
 #   JOBS=n    parallel jobs (default: all cores)
 #   ROOMS=... of make asan: only the C++ tests of these folders of tests/
+#   PYTHONS=... of make wheel: versions such as 3.12, or programs; one wheel each
 #   BENCH=... arguments for `make bench`, e.g. BENCH=--benchmark_filter=anderson
 #   DEQ_LIBTORCH, DEQ_TORCH, DEQ_NO_APT, ...: see scripts/setup.sh --help
 
@@ -91,11 +92,10 @@ bench: setup
 	$(call build_preset,release,deq_benchmarks deq_side_by_side)
 	build/release/bin/deq_benchmarks $(BENCH)
 
-# For the Python of .deps/testenv; WHEEL_PYTHON names another that has scikit-build-core.
-WHEEL_PYTHON ?= .deps/testenv/bin/python
+# For the Python of .deps/testenv, or for others, one wheel each: make wheel PYTHONS="3.10 3.11 3.12 3.13"
+PYTHONS ?= .deps/testenv/bin/python
 wheel: setup-test
-	CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(WHEEL_PYTHON) -m pip --disable-pip-version-check wheel . \
-	  --no-deps --no-build-isolation -w dist
+	CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) scripts/build_wheels.sh $(PYTHONS)
 
 PREFIX ?= /usr/local
 install: build

@@ -8,6 +8,7 @@
 #include "deq/core/cell.h"
 #include "deq/core/cuda.h"
 #include "deq/core/error.h"
+#include "deq/core/interruption.h"
 #include "deq/core/linearization.h"
 #include "deq/core/precision.h"
 #include "deq/core/replay.h"

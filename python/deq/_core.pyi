@@ -605,7 +605,7 @@ class EquilibriumOptions:
         one_more_step: bool = True,
         on_failure: OnFailure = "report",
         float32_evals: int = 0,
-        replay: Literal["automatic", "off", "checked"] = "automatic",
+        replay: Union[bool, Literal["automatic", "off", "checked"]] = "automatic",
     ) -> None: ...
     def replace(
         self,
@@ -615,7 +615,7 @@ class EquilibriumOptions:
         one_more_step: bool = ...,
         on_failure: OnFailure = ...,
         float32_evals: int = ...,
-        replay: Literal["automatic", "off", "checked"] = ...,
+        replay: Union[bool, Literal["automatic", "off", "checked"]] = ...,
     ) -> Self:
         """The same with these fields changed."""
 
@@ -813,6 +813,10 @@ class Equilibrated:
     def adjoint(self) -> Report:
         """How the adjoint solve went; status "not run" before backward()."""
 
+    @property
+    def replayed(self) -> bool:
+        """Whether this pass was replayed on a GPU, not evaluated."""
+
     def linearization(self) -> Linearization:
         """f around the detached z*, for penalties and spectra. Shares its graph with the gradient."""
 
@@ -842,6 +846,9 @@ def group_norm_serves(x: Tensor, weight: Optional[Tensor], groups: int, eps: flo
 def group_norm(
     x: Tensor, weight: Optional[Tensor], bias: Optional[Tensor], groups: int, eps: float, dtype: torch.dtype
 ) -> Tensor: ...
+def why_not_replayed(z: Tensor) -> Optional[str]: ...
+def tell_of_adjoint(eq: Equilibrated, function: Callable[[Report], Any]) -> None: ...
+def has_node(tensors: Sequence[Tensor], inputs: Sequence[Tensor], name: str) -> bool: ...
 def other_leaves(eq: Equilibrated, inputs: Sequence[Tensor], known: list[Tensor]) -> list[Tensor]: ...
 
 Splitting = Literal["peaceman-rachford", "forward-backward"]

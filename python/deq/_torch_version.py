@@ -1,6 +1,6 @@
 """Whether the torch that is installed is the one that the compiled core was built with."""
 
-# One line, which the build writes into the installed package.
+# The release that pyproject.toml pins: python/CMakeLists.txt refuses to build a wheel with another.
 BUILT_WITH = "2.11"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Optional, Union
 
 import torch
@@ -25,12 +26,22 @@ def _linearization(at: Point) -> Linearization:
     raise TypeError(f"got a {type(at).__name__}, must be what a layer returned or its linearization()")
 
 
+_COMPILED = (
+    "the penalty differentiates f twice, which torch.compile does not support: "
+    "give the layer f itself, not torch.compile(f)"
+)
+
+
 def _require_eager(at: Point) -> None:
     if getattr(at, "f_is_compiled", False):
-        raise _core.Error(
-            "the penalty differentiates f twice, which torch.compile does not support: "
-            "give the layer f itself, not torch.compile(f)"
-        )
+        raise _core.Error(_COMPILED)
+
+
+def _differentiable(value: Tensor) -> Tensor:
+    """Refuses what came through a compiled part of f that nobody could see before."""
+    if "torch._dynamo" in sys.modules and _core.has_node([value], [], "CompiledFunctionBackwardBackward"):
+        raise _core.Error(_COMPILED)
+    return value
 
 
 @outside_of_compilers
@@ -46,7 +57,7 @@ def jacobian_penalty(
     loss and call backward() once. The probes come from `key`, else from `generator`, else from torch's own."""
     _require_eager(at)
     options = Hutchinson(probes=probes, distribution=distribution)
-    return _core.jacobian_penalty(_linearization(at), options, key, generator)
+    return _differentiable(_core.jacobian_penalty(_linearization(at), options, key, generator))
 
 
 @outside_of_compilers
@@ -63,14 +74,14 @@ def frobenius_squared(
     if differentiable:
         _require_eager(at)
     options = Hutchinson(probes=probes, distribution=distribution)
-    return _core.frobenius_squared(_linearization(at), options, key, generator, differentiable)
+    return _differentiable(_core.frobenius_squared(_linearization(at), options, key, generator, differentiable))
 
 
 @outside_of_compilers
 def linsley_penalty(at: Point, lambda_: float) -> Tensor:
     """The penalty of Linsley et al. (2020), ‖(1ᵀJ − λ)⁺‖₂ averaged over the batch. For comparison only."""
     _require_eager(at)
-    return _core.linsley_penalty(_linearization(at), lambda_)
+    return _differentiable(_core.linsley_penalty(_linearization(at), lambda_))
 
 
 @outside_of_compilers

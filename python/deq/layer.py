@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import types
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Literal, Optional, Sequence, TypedDict, Union
 
@@ -11,9 +11,17 @@ from torch import Tensor
 from typing_extensions import Unpack
 
 from deq import _core
-from deq._compilers import is_compiled, many_products_of_one_graph, outside_of_compilers
+from deq._compilers import (
+    inside_of_compiled,
+    is_compiled,
+    keep_memory,
+    may_give_memory_away,
+    outside_of_compilers,
+    uses_graphs_of_its_own,
+)
 from deq._core import Equilibrated, EquilibriumOptions, EquilibriumPlan, Progress, Solver
 from deq._own_kernels import with_own_kernels
+from deq._replay import ReplayNotice
 
 if TYPE_CHECKING:  # names that only the stubs have
     from deq._core import GradientOptions, OnFailure, SolverOptions
@@ -93,9 +101,14 @@ class Equilibrium(torch.nn.Module):
 
     def _begin(self) -> None:
         f = self.f
-        cell = f if isinstance(f, Cell) else None
-        self._replay_key = _ReplayKey(f, self.replay) if _may_replay(f, self.replay) else None
-        step = cell.step if cell else f
+        inside = inside_of_compiled(f)
+        is_compiled_cell = isinstance(inside, Cell)
+        cell = inside if is_compiled_cell else f if isinstance(f, Cell) else None
+        compiled_step = f.dynamo_ctx(inside.step) if is_compiled_cell else None  # type: ignore[attr-defined]
+        self._replay_key = _ReplayKey(cell or f, self.replay) if _may_replay(cell or f, self.replay) else None
+        if self._replay_key is not None and uses_graphs_of_its_own(f):
+            raise _core.Error(_TWO_RECORDINGS)
+        step = compiled_step or (cell.step if cell else f)
         if self._replay_key is not None and not is_compiled(f):
             step = with_own_kernels(step)
         self._layer = _core.Layer(
@@ -106,6 +119,8 @@ class Equilibrium(torch.nn.Module):
             self.options,
         )
         self._parameters_are_known = False
+        self._is_compiled: Optional[bool] = None  # not looked at yet
+        self._notice = ReplayNotice(self.replay)
 
     @outside_of_compilers
     def forward(
@@ -121,13 +136,18 @@ class Equilibrium(torch.nn.Module):
         _require_tensors(inputs, "input")
         start = () if z0 is None else _as_tuple(z0)
         _require_tensors(start, "part of z0")
+        _require_one_device(start, (*inputs, *self.parameters()) if start else ())
         self._show_leaves()
-        compiled = is_compiled(self.f)
-        with many_products_of_one_graph() if compiled else contextlib.nullcontext():
-            eq = self._layer.forward(inputs, start, plan, solver, callback, self.training)
-        _require_finite(eq.report)
-        if compiled:
-            eq.f_is_compiled = True
+        if self._is_compiled is None:
+            self._is_compiled = is_compiled(self.f)
+        eq = _solved(
+            functools.partial(self._layer.forward, inputs, start, plan, solver, callback, self.training),
+            (*inputs, *start),
+            self.f,
+            compiled=self._is_compiled,
+            looks_inside=not self._parameters_are_known,
+        )
+        self._notice.look_at(eq)
         if not self._parameters_are_known and torch.is_grad_enabled():
             self._require_known_parameters(eq, inputs + tuple(start))
             self._parameters_are_known = True
@@ -185,10 +205,43 @@ def fixed_point(
     _require_tensors(inputs, "input")
     if not start:
         raise _core.Error("fixed_point: z0 holds no tensor")
+    _require_one_device(start, inputs)
     layer = _core.Layer(f, None, None, None, EquilibriumOptions(**options))
-    eq = layer.forward(inputs, start, None, None, callback, True)
+    run = functools.partial(layer.forward, inputs, start, None, None, callback, True)
+    return _solved(run, (*inputs, *start), f, compiled=is_compiled(f), looks_inside=True)
+
+
+def _solved(
+    run: Callable[[], Equilibrated],
+    given: tuple[Tensor, ...],
+    f: Callable[..., State],
+    *,
+    compiled: bool,
+    looks_inside: bool,
+) -> Equilibrated:
+    """One pass, of an f that torch.compile may know. `looks_inside` for a compiled part that nobody could see before."""
+    if compiled:
+        keep_memory()
+        if uses_graphs_of_its_own(f) and any(tensor.is_cuda for tensor in given):
+            raise _core.Error(_OVERWRITTEN_RESULTS)
+    eq = run()
+    if looks_inside and may_give_memory_away() and _core.has_node(eq.state, given, "CompiledFunction"):
+        keep_memory()
+        eq = run()
     _require_finite(eq.report)
+    if compiled:
+        eq.f_is_compiled = True
     return eq
+
+
+_TWO_RECORDINGS = (
+    "f was compiled with mode='reduce-overhead' (or another one with CUDA graphs), which cannot be replayed inside of "
+    "replay=True: compile it without, as replay=True does the same for the whole solve"
+)
+_OVERWRITTEN_RESULTS = (
+    "f was compiled with mode='reduce-overhead' (or another one with CUDA graphs), whose results the next call overwrites "
+    "while a solver still needs them: compile it without, and use replay=True to the same end"
+)
 
 
 def _may_replay(f: Callable[..., State], replay: Replay) -> bool:
@@ -231,6 +284,18 @@ def _require_tensors(values: Sequence[Any], what: str) -> None:
     for i, value in enumerate(values):
         if not isinstance(value, Tensor):
             raise TypeError(f"{what} {i} is a {type(value).__name__}, must be a tensor")
+
+
+def _require_one_device(start: tuple[Tensor, ...], others: Iterable[Tensor]) -> None:
+    """A start that is alone on its device is a mistake. Numbers and indices may stay on the host."""
+    if not start:
+        return
+    device = start[0].device
+    what, devices = "another part of it", [part.device for part in start if part.device != device]
+    if not devices:
+        what, devices = "all else", [tensor.device for tensor in others if tensor.dim() > 0 and tensor.is_floating_point()]
+    if devices and device not in devices:
+        raise _core.Error(f"z0 is on {device}, but {what} is on {devices[0]}: move it there, as z0.to(x.device) does")
 
 
 def _checked_parameters(parameters: Iterable[torch.nn.Parameter]) -> Iterator[torch.nn.Parameter]:

@@ -16,6 +16,7 @@ from typing_extensions import Self
 
 from deq import _core
 from deq._compilers import outside_of_compilers
+from deq._replay import ReplayNotice
 from deq._core import (
     Equilibrated,
     EquilibriumOptions,
@@ -49,6 +50,22 @@ __all__ = [
 ]
 
 _EQUILIBRIUM = tuple(EquilibriumOptions().to_dict())
+# What the options of an equilibrium are made of, by the names that config.json has.
+_OPTIONS = {
+    kind.__name__: kind
+    for kind in (
+        _core.Picard,
+        _core.Anderson,
+        _core.Broyden,
+        _core.LimitedBroyden,
+        _core.NewtonKrylov,
+        _core.Implicit,
+        _core.Truncated,
+        _core.JacobianFree,
+        _core.Phantom,
+        _core.Unrolled,
+    )
+}
 
 
 class ImageOutput(NamedTuple):
@@ -80,14 +97,18 @@ class Model(torch.nn.Module):
         plan = {name: options.pop(name) for name in _EQUILIBRIUM if name in options}
         self.options = self.options_type(**options)
         self.plan = EquilibriumPlan(EquilibriumOptions(**plan))
+        self._notice = ReplayNotice(plan.get("replay"))
         self.core = self.core_type(self.options, generator)
+        self._shared: list[tuple[dict[str, Optional[Tensor]], str, Tensor, str]] = []
         for name, tensor in self.core.named_parameters():
             tensor._is_param = True  # what makes a tensor a torch.nn.Parameter
             owner, own_name = _owner(self, name)
             owner._parameters[own_name] = tensor
+            self._shared.append((owner._parameters, own_name, tensor, name))  # type: ignore[arg-type]
         for name, tensor in self.core.named_buffers():
             owner, own_name = _owner(self, name)
             owner._buffers[own_name] = tensor
+            self._shared.append((owner._buffers, own_name, tensor, name))
 
     def train(self, mode: bool = True) -> Self:
         self.core.train(mode)
@@ -104,25 +125,43 @@ class Model(torch.nn.Module):
             owner._buffers[own_name] = tensor
         return self
 
+    def _require_shared(self) -> None:
+        """C++ computes with the tensors that it made, whatever Python puts in their stead."""
+        for tensors, own_name, tensor, name in self._shared:
+            if tensors.get(own_name) is not tensor:
+                raise _core.Error(
+                    f"{name} is another tensor than the one that the model computes with: write into that one, by "
+                    "load_state_dict() or copy_(), and leave it where it is"
+                )
+
+    def load_state_dict(self, state_dict: Any, strict: bool = True, assign: bool = False) -> Any:
+        """As a module's, but for `assign`: the tensors here are those that C++ computes with."""
+        if assign:
+            raise _core.Error(
+                "load_state_dict(assign=True) would give the model tensors that C++ does not compute with: load without "
+                "assign, which copies, and move the model with to()"
+            )
+        return super().load_state_dict(state_dict, strict)
+
     def config(self) -> dict[str, Any]:
         """The options that make such a model again, as plain values."""
         return dict(self.options.to_dict())
 
     def save_pretrained(self, folder: Union[str, pathlib.Path]) -> None:
-        """Writes config.json and model.safetensors; needs the package safetensors."""
-        from safetensors.torch import save_file
-
+        """Writes config.json, with the options of the equilibrium too, and model.safetensors; needs the package
+        safetensors."""
+        save_file = safetensors("save_pretrained").torch.save_file
         folder = pathlib.Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "config.json").write_text(json.dumps({"model": type(self).__name__, **self.config()}, indent=1) + "\n")
+        config = {"model": type(self).__name__, **self.config(), "equilibrium": _plain(self.plan.options)}
+        (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
         save_file({name: tensor.contiguous() for name, tensor in self.state_dict().items()}, folder / "model.safetensors")
 
     @classmethod
     def from_pretrained(cls, name: Union[str, pathlib.Path], *, revision: Optional[str] = None, **plan: Any) -> Self:
-        """The model that save_pretrained() wrote, in eval mode. Options of `EquilibriumOptions` may be added. A name
-        that is no folder is that of a model on the hub, which needs the package huggingface_hub."""
-        from safetensors.torch import load_file
-
+        """The model that save_pretrained() wrote, in eval mode. Options of `EquilibriumOptions` take the place of those it
+        had. A name that is no folder is that of a model on the hub, which needs the package huggingface_hub."""
+        load_file = safetensors("from_pretrained").torch.load_file
         folder = pathlib.Path(name)
         if not folder.is_dir():
             folder = pathlib.Path(_hub(f"{name} is no folder").snapshot_download(str(name), revision=revision))
@@ -130,7 +169,8 @@ class Model(torch.nn.Module):
         name = config.pop("model", None)
         if name != cls.__name__:
             raise _core.Error(f"{folder / 'config.json'} is that of a {name}, not of a {cls.__name__}")
-        model = cls(**config, **plan)
+        equilibrium = _options_of(config.pop("equilibrium", {}))
+        model = cls(**config, **{**equilibrium, **plan})
         model.load_state_dict(load_file(folder / "model.safetensors"))
         return model.eval()
 
@@ -165,7 +205,10 @@ class MDEQ(Model):
     @outside_of_compilers
     def forward(self, images: Tensor, plan: Optional[EquilibriumPlan] = None) -> ImageOutput:
         """Scores of images [B, image_channels, H, W]."""
-        return ImageOutput(*self.core.forward(images, plan or self.plan))
+        self._require_shared()
+        output = ImageOutput(*self.core.forward(images, plan or self.plan))
+        self._notice.look_at(output.equilibrium)
+        return output
 
 
 class MonotoneDEQ(Model):
@@ -178,7 +221,10 @@ class MonotoneDEQ(Model):
     @outside_of_compilers
     def forward(self, images: Tensor, plan: Optional[EquilibriumPlan] = None) -> ImageOutput:
         """Scores of images [B, image_channels, image_size, image_size]."""
-        return ImageOutput(*self.core.forward(images, plan or self.plan))
+        self._require_shared()
+        output = ImageOutput(*self.core.forward(images, plan or self.plan))
+        self._notice.look_at(output.equilibrium)
+        return output
 
 
 class ResNet(Model):
@@ -191,6 +237,7 @@ class ResNet(Model):
     @outside_of_compilers
     def forward(self, images: Tensor) -> Tensor:
         """Scores [B, classes] of images [B, 3, H, W]."""
+        self._require_shared()
         return self.core.forward(images)
 
 
@@ -202,10 +249,11 @@ class LanguageModel(Model):
     @outside_of_compilers
     def log_probabilities(self, hidden: Tensor) -> Tensor:
         """log p of every word as the next one, [..., vocabulary]."""
+        self._require_shared()
         return self.core.log_probabilities(hidden)
 
-    def load_state_dict(self, state_dict: Any, *arguments: Any, **options: Any) -> Any:
-        return super().load_state_dict(_without_repeats(state_dict, self.core.tied()), *arguments, **options)
+    def load_state_dict(self, state_dict: Any, strict: bool = True, assign: bool = False) -> Any:
+        return super().load_state_dict(_without_repeats(state_dict, self.core.tied()), strict, assign)
 
 
 class DEQTransformer(LanguageModel):
@@ -227,7 +275,9 @@ class DEQTransformer(LanguageModel):
     ) -> TextOutput:
         """Reads tokens [B, T], and with targets gives the cost of each. `capacity` positions are remembered: give
         the `memory` of one output to the next call."""
+        self._require_shared()
         hidden, after, equilibrium = self.core.read(tokens, capacity, list(memory), plan or self.plan)
+        self._notice.look_at(equilibrium)
         nll = None if targets is None else self.core.cost(hidden, targets)
         return TextOutput(hidden, nll, tuple(after), equilibrium)
 
@@ -249,6 +299,7 @@ class TransformerXL(LanguageModel):
         capacity: int = 0,
     ) -> TextOutput:
         """As the DEQ-Transformer's, without an equilibrium."""
+        self._require_shared()
         if targets is None:
             hidden, after = self.core.read(tokens, capacity, list(memory))
             return TextOutput(hidden, None, tuple(after), None)
@@ -276,11 +327,42 @@ def _made_again(
     return model
 
 
+def _plain(options: Any) -> Any:
+    """Options as what JSON has: those inside of others with the name of their class."""
+    if not hasattr(options, "to_dict"):
+        return options
+    fields = {name: _plain(value) for name, value in options.to_dict().items()}
+    return fields if isinstance(options, EquilibriumOptions) else {"name": type(options).__name__, **fields}
+
+
+def _options_of(plain: dict[str, Any]) -> dict[str, Any]:
+    """What _plain() made plain."""
+    return {name: _option_of(value) if isinstance(value, dict) else value for name, value in plain.items()}
+
+
+def _option_of(plain: dict[str, Any]) -> Any:
+    name = plain.get("name")
+    if name not in _OPTIONS:
+        raise _core.Error(f"config.json: equilibrium names {name!r}, must be one of {', '.join(_OPTIONS)}")
+    return _OPTIONS[name](**_options_of({key: value for key, value in plain.items() if key != "name"}))
+
+
+def safetensors(who: str) -> Any:
+    """The package that reads and writes weights."""
+    try:
+        import safetensors.torch
+    except ImportError:
+        raise _core.Error(f'{who} needs safetensors: run `python -m pip install "libdeq[models]"`') from None
+    return safetensors
+
+
 def _hub(who: str) -> Any:
     try:
         import huggingface_hub  # type: ignore[import-not-found, unused-ignore]
     except ImportError:
-        raise _core.Error(f"{who}: the hub needs the package huggingface_hub") from None
+        raise _core.Error(
+            f'{who}: the hub needs huggingface_hub: run `python -m pip install "libdeq[hub]"`'
+        ) from None
     return huggingface_hub
 
 

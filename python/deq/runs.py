@@ -60,14 +60,17 @@ def report(*runs: Folder, out: Folder) -> pathlib.Path:
 def load(run: Folder, checkpoint: Literal["newest", "best"] = "newest") -> models.Model:
     """The model of a run folder for inference, in eval mode, with the run's solver. What it tells apart, a classifier's
     classes or a language model's words, is its `classes`. Needs the package safetensors."""
-    from safetensors import safe_open
-
+    safe_open = models.safetensors("load").safe_open
     folder = pathlib.Path(run)
-    config = tomllib.loads(_existing(folder / "config.toml").read_text())
+    config = read_toml(_existing(folder / "config.toml"))
     experiment, settings = config["experiment"], dict(config["model"])
     name = settings.pop("name", "")
     if (experiment, name) not in _MODELS:
-        raise _core.Error(f"load: there is no model for {experiment} {name}".rstrip() + f" in Python, of {folder}")
+        loadable = ", ".join(" ".join(pair) for pair in _MODELS)
+        raise _core.Error(
+            f"load: {folder} is a run of {experiment} {name}".rstrip() + f", and Python has models of {loadable} only: "
+            "evaluate it with the program (`deq eval`, `deq predict`)"
+        )
     with safe_open(_checkpoint(folder, checkpoint), "pt") as file:
         # What a training needs besides, such as the optimiser's state, has a slash in its name.
         state = {key: file.get_tensor(key) for key in file.keys() if "/" not in key}
@@ -80,6 +83,10 @@ def load(run: Folder, checkpoint: Literal["newest", "best"] = "newest") -> model
     model.load_state_dict(state)
     model.classes = classes
     return model.eval()
+
+
+def read_toml(file: pathlib.Path) -> dict[str, Any]:
+    return tomllib.loads(file.read_text())
 
 
 def _existing(file: pathlib.Path) -> pathlib.Path:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import IO, Any, Callable, Optional, Union
 
 from deq import _core
-from deq.runs import Folder
+from deq.runs import Folder, read_toml
 
 MetricsCallback = Callable[[dict[str, Any]], Optional[bool]]
 
@@ -23,7 +23,7 @@ class Trainer:
     """Trains what a configuration file describes, in a process of its own: `python -m deq train` with callbacks.
 
     `settings` override keys of the file by their dotted names: `{"train.epochs": 3}`. docs/config.md lists them. The run
-    folder `out` must not exist or be empty. Ctrl-C, or a callback that returns False, saves the run and stops it;
+    folder `out` must not exist or be empty; by default it is runs/NAME after the experiment, as the program has it. Ctrl-C, or a callback that returns False, saves the run and stops it;
     `resume()` goes on with it, then or later, to the same bits.
     """
 
@@ -31,13 +31,13 @@ class Trainer:
         self,
         config: Folder,
         *,
-        out: Folder,
+        out: Optional[Folder] = None,
         settings: Optional[Mapping[str, Any]] = None,
         device: str = "cpu",
         processes: int = 1,
     ) -> None:
-        self.run_folder = pathlib.Path(out)
-        self._new = [str(config), "--out", str(out)]
+        self.run_folder = pathlib.Path(out) if out is not None else _free_run_folder(pathlib.Path(config))
+        self._new = [str(config), "--out", str(self.run_folder)]
         for key, value in (settings or {}).items():
             self._new += ["--set", f"{key}={_toml(value)}"]
         self._how = ["--device", device, "--nproc", str(processes), "--json"]
@@ -79,6 +79,24 @@ class Trainer:
             for row in rows:
                 if callback(row) is False:
                     return _stop(process)
+
+
+def _free_run_folder(config: pathlib.Path) -> pathlib.Path:
+    """runs/NAME, or runs/NAME-2, runs/NAME-3, … where that exists. A file may build on another that names the experiment."""
+    settings: dict[str, Any] = {"base": config.name}
+    file = config
+    try:
+        while "experiment" not in settings and "base" in settings:
+            file = file.parent / settings["base"]
+            settings = read_toml(file)
+    except (OSError, ValueError):  # the program says what is wrong with it
+        pass
+    name = str(settings.get("experiment", config.stem))
+    folder, number = pathlib.Path("runs") / name, 1
+    while folder.exists():
+        number += 1
+        folder = pathlib.Path("runs") / f"{name}-{number}"
+    return folder
 
 
 class _NewRows:

@@ -88,14 +88,31 @@ void require_like(const State& value, const State& z) {
       throw Error(fmt::format("f returned {}{}, must return floating-point numbers like z",
                               torch::toString(value[i].scalar_type()), part));
     }
+    // Fewer bits, as under autocast, are f's business: the state keeps its own.
+    const bool is_narrow =
+        value[i].scalar_type() == torch::kBFloat16 || value[i].scalar_type() == torch::kHalf;
+    if (value[i].scalar_type() != z[i].scalar_type() && !is_narrow) {
+      throw Error(fmt::format(
+          "f returned {}{}, but z is {}: f must return z's type, as "
+          "result.to(z.dtype) has it",
+          torch::toString(value[i].scalar_type()), part, torch::toString(z[i].scalar_type())));
+    }
   }
+}
+
+/// The exception that Python has set. torch's own refusals, all of them RuntimeErrors, may mean
+/// that f cannot be recorded; another one, such as Ctrl-C, says nothing about that.
+[[noreturn]] void raise_set_error() {
+  py::error_already_set error;
+  if (error.matches(PyExc_RuntimeError)) throw error;
+  throw Raised{error};
 }
 
 /// Calls a function of the user's. Ctrl-C stops a solve here at the latest.
 py::object call(const py::object& function, const py::tuple& arguments) {
-  if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+  if (PyErr_CheckSignals() != 0) raise_set_error();
   auto* const result = PyObject_Call(function.ptr(), arguments.ptr(), nullptr);
-  if (result == nullptr) throw py::error_already_set();
+  if (result == nullptr) raise_set_error();
   return py::reinterpret_steal<py::object>(result);
 }
 

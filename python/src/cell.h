@@ -24,6 +24,12 @@ class Held {
   std::shared_ptr<py::object> object_;
 };
 
+/// An exception of f's that is none of torch's. It is no std::exception, so that a recording in
+/// which it is raised does not take it for a refusal: it comes out of the solve.
+struct Raised {
+  py::error_already_set error;
+};
+
 /// A solver's slab for Python's eyes. A tensor that Python has seen keeps a Python object, which
 /// counts as a user for good; a solver reuses the slabs that nobody uses.
 torch::Tensor shown(const torch::Tensor& slab);

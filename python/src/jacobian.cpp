@@ -1,6 +1,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "bindings.h"
+#include "computed.h"
 #include "options.h"
 
 namespace deq::python {
@@ -43,20 +44,29 @@ void bind_jacobian(py::module_& module) {
       "frobenius_squared",
       [](const Linearization& at, const Hutchinson& options, std::optional<ProbeKey> key,
          std::optional<at::Generator> generator, bool differentiable) {
-        return key ? frobenius_squared(at, options, *key, differentiable)
-                   : frobenius_squared(at, options, std::move(generator), differentiable);
+        return computed([&] {
+          return key ? frobenius_squared(at, options, *key, differentiable)
+                     : frobenius_squared(at, options, generator, differentiable);
+        });
       },
       py::arg("at"), py::arg("options"), py::arg("key"), py::arg("generator"),
-      py::arg("differentiable"), Unlocked());
+      py::arg("differentiable"));
   module.def(
       "jacobian_penalty",
       [](const Linearization& at, const Hutchinson& options, std::optional<ProbeKey> key,
          std::optional<at::Generator> generator) {
-        return key ? jacobian_penalty(at, options, *key)
-                   : jacobian_penalty(at, options, std::move(generator));
+        return computed([&] {
+          return key ? jacobian_penalty(at, options, *key)
+                     : jacobian_penalty(at, options, generator);
+        });
       },
-      py::arg("at"), py::arg("options"), py::arg("key"), py::arg("generator"), Unlocked());
-  module.def("linsley_penalty", &linsley_penalty, py::arg("at"), py::arg("lambda_"), Unlocked());
+      py::arg("at"), py::arg("options"), py::arg("key"), py::arg("generator"));
+  module.def(
+      "linsley_penalty",
+      [](const Linearization& at, double lambda) {
+        return computed([&] { return linsley_penalty(at, lambda); });
+      },
+      py::arg("at"), py::arg("lambda_"));
   module.def(
       "spectral_radius",
       [](const Linearization& at, const SpectralRadiusOptions& options,

@@ -6,9 +6,11 @@
 
 #include "bindings.h"
 #include "cell.h"
+#include "computed.h"
 #include "graph.h"
 #include "options.h"
 #include "plan.h"
+#include "replay/device_graph.h"
 
 namespace deq::python {
 namespace {
@@ -140,8 +142,7 @@ void bind_layer(py::module_& module) {
              const py::object& callback) {
             const Problem problem{.f = map_of(f)};
             const auto observe = callback_of(callback);
-            const py::gil_scoped_release unlocked;
-            return solver.solve(problem, z0, observe);
+            return computed([&] { return solver.solve(problem, z0, observe); });
           },
           py::arg("f"), py::arg("z0"), py::arg("callback") = py::none(),
           "Solves z = f(z) from z0 [B, D]. Builds no autograd graph.")
@@ -169,9 +170,11 @@ void bind_layer(py::module_& module) {
       .def_property_readonly(
           "adjoint", [](const Equilibrated& eq) { return eq.adjoint(); },
           "How the adjoint solve went; status 'not run' before backward().")
+      .def_property_readonly("replayed", &Equilibrated::replayed,
+                             "Whether this pass was replayed, not evaluated.")
       .def(
-          "linearization", [](const Equilibrated& eq) { return eq.linearization(); },
-          py::call_guard<py::gil_scoped_release>(),
+          "linearization",
+          [](const Equilibrated& eq) { return computed([&eq] { return eq.linearization(); }); },
           "f around the detached z*, for penalties and spectra.")
       .def("__repr__",
            [](const Equilibrated& eq) { return "<Equilibrated: " + eq.report.brief() + ">"; });
@@ -192,8 +195,8 @@ void bind_layer(py::module_& module) {
           [](Layer& layer, const Inputs& inputs, const State& start, const PythonPlan* plan,
              const Solver* solver, const py::object& callback, bool training) {
             const auto observe = callback_of(callback);
-            const py::gil_scoped_release unlocked;
-            return layer.forward(inputs, start, plan, solver, observe, training);
+            return computed(
+                [&] { return layer.forward(inputs, start, plan, solver, observe, training); });
           },
           py::arg("inputs"), py::arg("start"), py::arg("plan"), py::arg("solver"),
           py::arg("callback"), py::arg("training"))
@@ -204,6 +207,17 @@ void bind_layer(py::module_& module) {
            })
       .def_property_readonly("options", &Layer::options);
 
+  module.def(
+      "why_not_replayed",
+      [](const torch::Tensor& z) -> std::optional<std::string> {
+        if (records_graphs(z.device())) return std::nullopt;
+        if (!z.is_cuda()) return "it is on the " + z.device().str() + ", and only a GPU replays";
+        return cuda_status().reason;
+      },
+      py::arg("z"));
+  module.def("tell_of_adjoint", &tell_of_adjoint, py::arg("eq"), py::arg("function"));
+  module.def("has_node", &has_node, py::arg("tensors"), py::arg("inputs"), py::arg("name"),
+             py::call_guard<py::gil_scoped_release>());
   module.def("other_leaves", &other_leaves, py::arg("eq"), py::arg("inputs"), py::arg("known"),
              py::call_guard<py::gil_scoped_release>());
 }

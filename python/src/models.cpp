@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "bindings.h"
+#include "computed.h"
 #include "options.h"
 #include "plan.h"
 
@@ -191,11 +192,13 @@ void bind_classifier(py::module_& module, const char* name) {
       .def(
           "forward",
           [](Model& self, const torch::Tensor& images, const PythonPlan& plan) {
-            auto output = self.forward(images, plan.plan());
-            plan.raise_failures(output.equilibrium);
-            return std::pair(output.logits, output.equilibrium);
+            return computed([&] {
+              auto output = self.forward(images, plan.plan());
+              plan.raise_failures(output.equilibrium);
+              return std::pair(output.logits, output.equilibrium);
+            });
           },
-          py::arg("images"), py::arg("plan"), Unlocked());
+          py::arg("images"), py::arg("plan"));
 }
 
 }  // namespace
@@ -219,13 +222,15 @@ void bind_models(py::module_& module) {
             TransformerMemory before{.capacity = capacity};
             if (!memory.empty())
               std::tie(before.z, before.u) = std::tie(memory.at(0), memory.at(1));
-            auto reading = self.read(tokens, before, plan.plan());
-            plan.raise_failures(reading.equilibrium);
-            std::vector<torch::Tensor> after;
-            if (reading.memory.length() > 0) after = {reading.memory.z, reading.memory.u};
-            return std::tuple(reading.hidden, after, reading.equilibrium);
+            return computed([&] {
+              auto reading = self.read(tokens, before, plan.plan());
+              plan.raise_failures(reading.equilibrium);
+              std::vector<torch::Tensor> after;
+              if (reading.memory.length() > 0) after = {reading.memory.z, reading.memory.u};
+              return std::tuple(reading.hidden, after, reading.equilibrium);
+            });
           },
-          py::arg("tokens"), py::arg("capacity"), py::arg("memory"), py::arg("plan"), Unlocked())
+          py::arg("tokens"), py::arg("capacity"), py::arg("memory"), py::arg("plan"))
       .def("cost", &DeqTransformerImpl::cost, py::arg("hidden"), py::arg("targets"), Unlocked())
       .def("log_probabilities", &DeqTransformerImpl::log_probabilities, py::arg("hidden"),
            Unlocked())

@@ -66,6 +66,12 @@ std::optional<std::string> read(py::handle from, std::optional<int64_t>& to) {
   return {};
 }
 
+std::optional<std::string> read(py::handle from, Replay& to) {
+  if (!PyBool_Check(from.ptr())) return read_name(from, to, {"True", "False"});
+  to = from.cast<bool>() ? Replay::Automatic : Replay::Off;
+  return {};
+}
+
 namespace {
 
 /// What every solver has: budget, tolerance, guards.

@@ -64,6 +64,7 @@ std::optional<std::string> read(py::handle from, int& to);
 std::optional<std::string> read(py::handle from, int64_t& to);
 std::optional<std::string> read(py::handle from, bool& to);
 std::optional<std::string> read(py::handle from, std::optional<int64_t>& to);
+std::optional<std::string> read(py::handle from, Replay& to);
 
 template <class Value>
 std::optional<std::string> read(py::handle from, std::vector<Value>& to) {
@@ -88,16 +89,22 @@ std::optional<std::string> read(py::handle from, std::array<Value, kCount>& to) 
 }
 
 template <class Enum>
-requires std::is_enum_v<Enum> std::optional<std::string> read(py::handle from, Enum& to) {
-  std::vector<std::string> names;
+requires std::is_enum_v<Enum> std::optional<std::string> read_name(
+    py::handle from, Enum& to, std::vector<std::string> names = {}) {
+  const auto others = names.size();
   for (const auto* name : EnumNames<Enum>::values) {
     if (py::isinstance<py::str>(from) && from.cast<std::string>() == name) {
-      to = static_cast<Enum>(names.size());
+      to = static_cast<Enum>(names.size() - others);
       return {};
     }
     names.push_back("'" + std::string(name) + "'");
   }
   return alternatives(names);
+}
+
+template <class Enum>
+requires std::is_enum_v<Enum> std::optional<std::string> read(py::handle from, Enum& to) {
+  return read_name(from, to);
 }
 
 template <class... Kinds>

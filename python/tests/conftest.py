@@ -2,6 +2,11 @@
 
 import faulthandler
 import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # tests run side by side
 
@@ -36,6 +41,38 @@ class TanhCell(torch.nn.Module):
 
     def forward(self, z, x):
         return torch.tanh(self.w(z) + self.u(x))
+
+
+INTERRUPTED = """
+    import ctypes, os, torch, deq
+    x = torch.randn(2, 5, dtype=torch.float64, requires_grad=True)
+    def layer(**options):
+        return deq.Equilibrium(lambda z, x: x - z, forward=deq.Anderson(rtol=1e-10), **options)
+    def wild_model(**options):
+        model = deq.models.MDEQ(channels=[8, 8], groups=4, head_channels=[4, 4], final_channels=8, **options).eval()
+        for parameter in model.parameters():
+            parameter.data.mul_(30)
+        return model
+    {before}
+    print("solving", flush=True)
+    try:
+        {solve}
+    except KeyboardInterrupt:
+        print("stopped", flush=True)
+"""
+
+
+def interrupted(solve, before=""):
+    """What a program prints that gets Ctrl-C while it solves."""
+    program = textwrap.dedent(INTERRUPTED).format(solve=solve, before=before)
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, env=os.environ)
+    try:
+        assert process.stdout.readline() == "solving\n"
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        return process.communicate(timeout=60)[0]
+    finally:
+        process.kill()
 
 
 @pytest.fixture

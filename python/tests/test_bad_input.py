@@ -22,6 +22,7 @@ def x():
         (lambda z, x: (z.numpy(),), TypeError, "f returned a tuple that holds a ndarray"),
         (lambda z, x: (None,), deq.Error, "f returned None, must return a tensor like z"),
         (lambda z, x: z.to(torch.int64), deq.Error, "f returned Long, must return floating-point numbers"),
+        (lambda z, x: z.double(), deq.Error, r"f returned Double, but z is Float: f must return z's type, as result.to"),
         (lambda z, x: z.to("meta"), deq.Error, "f returned a tensor on meta, but z is on cpu: move the layer"),
         (lambda z, x: z * float("nan"), deq.Error, r"f\(z0\) is not finite for any sample: look for NaN"),
     ],
@@ -36,6 +37,24 @@ def test_what_f_returns(f, kind, message, x):
 def test_a_part_of_a_state_is_named(x):
     with pytest.raises(deq.Error, match=r"f returned the shape \[3, 5\] as part 1, but z has the shape \[3, 2\]"):
         deq.fixed_point(lambda z: (z[0], z[0]), (x, x[:, :2]))
+
+
+def test_fewer_bits_are_fs_own_business(x):
+    with torch.no_grad():
+        eq = deq.Equilibrium(lambda z, x: torch.tanh(0.5 * z + x).bfloat16(), forward=deq.Anderson(rtol=1e-2))(x)
+    assert eq.z.dtype == torch.float32
+    with torch.no_grad(), pytest.raises(deq.Error, match="f returned Float, but z is Double"):
+        deq.Equilibrium(lambda z, x: z.float())(x.double())
+
+
+def test_a_start_on_another_device(x):
+    layer = deq.Equilibrium(torch.nn.Bilinear(5, 5, 5))
+    with pytest.raises(deq.Error, match=r"z0 is on meta, but all else is on cpu: move it there, as z0.to\(x.device\) does"):
+        layer(x, z0=x.to("meta"))
+    with pytest.raises(deq.Error, match="z0 is on cpu, but another part of it is on meta: move it there"):
+        deq.Equilibrium(lambda z: z)(z0=(x, x.to("meta")))
+    with pytest.raises(deq.Error, match="z0 is on meta, but all else is on cpu"):
+        deq.fixed_point(lambda z, x: z + x, x.to("meta"), x)
 
 
 def test_nan_in_one_sample_is_reported_and_leaves_the_others_alone(x):

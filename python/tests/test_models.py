@@ -155,10 +155,44 @@ def test_transformer_xl_gives_the_authors_costs_and_gradients():
     torch.testing.assert_close(silent.hidden, output.hidden)
 
 
+def waves(shape, j, base, scale):
+    """What tests/fixtures/explicit_nets.json fills its networks with."""
+    size = torch.Size(shape).numel()
+    return (base + scale * torch.sin(0.7310 * torch.arange(size, dtype=torch.float64) + 1.37 * j)).view(shape)
+
+
+def filled(name, shape, j):
+    if len(shape) >= 2:
+        return waves(shape, j, 0, (2 / torch.Size(shape[1:]).numel()) ** 0.5)
+    if name.endswith("weight"):
+        return waves(shape, j, 1, 0.2)
+    return waves(shape, j, 1, 0.3) if name.endswith("running_var") else waves(shape, j, 0, 0.1)
+
+
+@pytest.mark.parametrize("stem", ["cifar", "imagenet"])
+@pytest.mark.parametrize("depth, options", [("18", {}), ("50", dict(blocks=[3, 4, 6, 3], bottleneck=True))], ids=["18", "50"])
+def test_resnet_gives_torchvisions_scores(depth, options, stem):
+    net = json.loads((FIXTURES / "explicit_nets.json").read_text())["nets"][f"resnet{depth}/{stem}"]
+    model = models.ResNet(stem=stem, **options).double().eval()
+    assert sum(parameter.numel() for parameter in model.parameters()) == net["params"]
+    state = {name: filled(name, shape, j) for j, (name, shape) in enumerate(net["names"].items())}
+    counters = {name: value for name, value in model.state_dict().items() if name.endswith("num_batches_tracked")}
+    model.load_state_dict({**state, **counters})
+    with torch.no_grad():
+        logits = model(waves(net["input"], 0, 0, 1))
+    torch.testing.assert_close(logits, torch.tensor(net["logits"], dtype=torch.float64), rtol=1e-9, atol=1e-9)
+
+
 SMALL = {
     models.MDEQ: dict(channels=[8, 8], groups=4, head_channels=[4, 4], final_channels=8, dropout=0.0),
     models.MonotoneDEQ: dict(image_size=8, channels=[4]),
     models.ResNet: dict(blocks=[1, 1, 1, 1]),
+}
+WORDS = dict(vocabulary=40, cutoffs=[10, 20], d_model=16, d_embed=16, heads=2, d_head=8, d_inner=24, dropout=0.0)
+ALL = {
+    **SMALL,
+    models.DEQTransformer: dict(WORDS, div_val=2, tie_projections=[False, True, True], attention_dropout=0.0, horizon=8),
+    models.TransformerXL: dict(WORDS, div_val=2, tie_projections=[False, True, True], layers=2),
 }
 
 
@@ -167,8 +201,13 @@ def images(kind):
     return torch.randn(2, 3, size, size)
 
 
+def given(kind):
+    """What a model of this kind reads."""
+    return torch.randint(0, 40, (2, 6)) if issubclass(kind, models.LanguageModel) else images(kind)
+
+
 def scores(output):
-    return output if isinstance(output, torch.Tensor) else output.logits
+    return output if isinstance(output, torch.Tensor) else output[0]
 
 
 @pytest.mark.parametrize("kind", SMALL, ids=lambda kind: kind.__name__)
@@ -187,31 +226,84 @@ def test_a_model_trains_like_a_module(kind):
     assert losses[-1] < 0.8 * losses[0]
 
 
-@pytest.mark.parametrize("kind", SMALL, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)
 def test_a_saved_model_comes_back(kind, tmp_path):
     torch.manual_seed(1)
-    model = kind(**SMALL[kind]).eval()
+    chosen = dict(
+        forward=deq.LimitedBroyden(memory=3, max_evals=7, rtol=1e-3),
+        gradient=deq.Implicit(solver=deq.Anderson(beta=0.5)),
+        one_more_step=False,
+        on_failure="report",
+        float32_evals=2,
+        replay="off",
+    )
+    model = kind(**ALL[kind], **chosen).eval()
     model.save_pretrained(tmp_path)
     twin = kind.from_pretrained(tmp_path)
     assert not twin.training and twin.options == model.options
-    x = images(kind)
+    assert twin.plan.options == model.plan.options == deq.EquilibriumOptions(**chosen)
+    x = given(kind)
     with torch.no_grad():
         assert torch.equal(scores(twin(x)), scores(model(x)))
+    other = kind.from_pretrained(tmp_path, forward=deq.Picard(), gradient=deq.JacobianFree())
+    assert other.plan.options == model.plan.options.replace(forward=deq.Picard(), gradient=deq.JacobianFree())
     with pytest.raises(deq.Error, match="is that of a"):
-        models.DEQTransformer.from_pretrained(tmp_path)
+        (models.MDEQ if kind is models.ResNet else models.ResNet).from_pretrained(tmp_path)
 
 
-@pytest.mark.parametrize("kind", SMALL, ids=lambda kind: kind.__name__)
+def test_a_model_that_was_saved_without_its_solver_comes_back(tmp_path):
+    model = models.ResNet(**SMALL[models.ResNet]).eval()
+    model.save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    del config["equilibrium"]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    x = images(models.ResNet)
+    assert torch.equal(models.ResNet.from_pretrained(tmp_path)(x), model(x))
+    (tmp_path / "config.json").write_text(json.dumps({**config, "equilibrium": {"forward": {"name": "Newton"}}}))
+    with pytest.raises(deq.Error, match="equilibrium names 'Newton', must be one of Picard"):
+        models.ResNet.from_pretrained(tmp_path)
+
+
+def test_without_safetensors_it_says_what_to_install(tmp_path, monkeypatch):
+    model = models.ResNet(**SMALL[models.ResNet])
+    for name in [name for name in sys.modules if name.split(".")[0] == "safetensors"] + ["safetensors.torch"]:
+        monkeypatch.setitem(sys.modules, name, None)
+    (tmp_path / "config.toml").write_text("")
+    for use in (lambda: model.save_pretrained(tmp_path), lambda: models.ResNet.from_pretrained(tmp_path), lambda: deq.load(tmp_path)):
+        with pytest.raises(deq.Error, match=r'needs safetensors: run `python -m pip install "libdeq\[models\]"`'):
+            use()
+
+
+@pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)
+def test_python_and_cpp_do_not_part(kind):
+    model = kind(**ALL[kind])
+    state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    with pytest.raises(deq.Error, match="load without assign"):
+        model.load_state_dict(state, assign=True)
+    model.load_state_dict(state)
+    model(given(kind))
+    *path, own = next(name for name, _ in model.named_parameters()).split(".")
+    owner = model.get_submodule(".".join(path))
+    kept = getattr(owner, own)
+    setattr(owner, own, torch.nn.Parameter(torch.zeros_like(kept)))
+    with pytest.raises(deq.Error, match="is another tensor than the one that the model computes with"):
+        model(given(kind))
+    setattr(owner, own, kept)
+    model(given(kind))
+
+
+@pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))], ids=["deepcopy", "pickle"])
 def test_a_copy_is_a_model_of_its_own(kind, copied):
-    model = kind(**SMALL[kind], forward=deq.Broyden(max_evals=5)).double().eval()
+    model = kind(**ALL[kind], forward=deq.Broyden(max_evals=5)).double().eval()
     frozen = next(iter(dict(model.named_parameters())))
     model.get_parameter(frozen).requires_grad_(False)
     twin = copied(model)
     assert type(twin) is kind and not twin.training and twin.options == model.options
     assert twin.plan.options == model.plan.options
     assert {name for name, p in twin.named_parameters() if not p.requires_grad} == {frozen}
-    x = images(kind).double()
+    x = given(kind)
+    x = x.double() if x.is_floating_point() else x
     with torch.no_grad():
         before = scores(model(x))
         assert torch.equal(scores(twin(x)), before)
@@ -234,7 +326,7 @@ def test_the_hub_gets_and_gives_what_is_saved(tmp_path, monkeypatch):
     x = images(kind)
     assert torch.equal(kind.from_pretrained("someone/small")(x), model(x))
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(deq.Error, match="someone/small is no folder: the hub needs the package huggingface_hub"):
+    with pytest.raises(deq.Error, match=r"someone/small is no folder: the hub needs huggingface_hub: run .*libdeq\[hub\]"):
         kind.from_pretrained("someone/small")
 
 

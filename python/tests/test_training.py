@@ -1,6 +1,8 @@
 """Trainer: the program's training, with callbacks in Python."""
 
 import pathlib
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -36,6 +38,24 @@ def test_a_callback_sees_every_row_and_the_result_comes_back(config, tmp_path):
     result = trainer.run(seen.append)
     assert seen == deq.read_metrics(tmp_path / "run")
     assert result["step"] == 32 and result["mse@3"] == seen[-1]["mse@3"]
+
+
+def test_the_run_folder_is_by_default_the_programs(config, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    quick = {"train.epochs": 1}
+    (tmp_path / "based.toml").write_text('base = "small.toml"\n[train]\nepochs = 1\n')
+    first = deq.Trainer(config, settings=quick)
+    assert first.run()["step"] == 8
+    assert deq.read_metrics("runs/synthetic")
+    second = deq.Trainer("based.toml")
+    assert second.run_folder == pathlib.Path("runs/synthetic-2")
+    assert second.run()["step"] == 8
+    # The program's own choice is the next one.
+    command = [sys.executable, "-m", "deq_program", "train", str(config), "--set", "train.epochs=1"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=110).stdout
+    assert "runs/synthetic-3" in said
+    with pytest.raises(deq.Error, match="nothing.toml"):
+        deq.Trainer("nothing.toml").run()
 
 
 def test_a_stopped_training_goes_on_to_the_same_bits(config, tmp_path):

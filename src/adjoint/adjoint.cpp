@@ -6,6 +6,7 @@
 
 #include "core/jacobian_products.h"
 #include "core/require.h"
+#include "deq/core/interruption.h"
 
 namespace deq {
 namespace {
@@ -62,7 +63,10 @@ AdjointRule implicit_rule(Solver solver) {
 AdjointRule truncated_rule(int64_t terms) {
   return [terms](const Linearization& at, const torch::Tensor& g, Report& report) {
     auto u = g;
-    for (int64_t k = 0; k < terms; ++k) u = products_of(at).passing_vjp(u) + g;
+    for (int64_t k = 0; k < terms; ++k) {
+      check_interruption();
+      u = products_of(at).passing_vjp(u) + g;
+    }
     report.status = Status::MaxEvaluations;
     report.evaluations = terms;
     return u;

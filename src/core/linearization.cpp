@@ -6,6 +6,7 @@
 
 #include "core/jacobian_products.h"
 #include "core/require.h"
+#include "deq/core/interruption.h"
 
 namespace deq {
 namespace {
@@ -48,6 +49,7 @@ const torch::Tensor& Linearization::z() const {
 }
 
 torch::Tensor Linearization::vjp(const torch::Tensor& u, bool differentiable) const {
+  check_interruption();
   return products_of(*this).vjp(u, differentiable);
 }
 

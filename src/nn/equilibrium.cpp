@@ -6,6 +6,7 @@
 #include "core/jacobian_products.h"
 #include "core/require.h"
 #include "deq/core/cuda.h"
+#include "deq/core/interruption.h"
 #include "nn/check_inputs.h"
 #include "replay/recorded_adjoint.h"
 #include "replay/recordings.h"
@@ -22,6 +23,7 @@ struct Equilibrated::Tape {
   StateLayout layout;
   Inputs inputs;
   torch::Tensor z_star{};  // a detached slab
+  bool replayed = false;   // the solve, or the unrolled steps
   StepLoan loan{};         // where f's graph at z* is replayed
   std::optional<BoundStep> bound{};
   std::once_flag linearized{};
@@ -51,6 +53,10 @@ struct Equilibrated::Tape {
 const Report& Equilibrated::adjoint() const {
   require(adjoint_ != nullptr, "this equilibrium holds no solve");
   return *adjoint_;
+}
+
+bool Equilibrated::replayed() const {
+  return tape_ != nullptr && tape_->replayed;
 }
 
 const Linearization& Equilibrated::linearization() const {
@@ -219,6 +225,7 @@ Equilibrated EquilibriumImpl::solve(const EquilibriumPlan& plan, const Inputs& i
                              .z = start,
                              .with_gradients = implicit});
   }
+  tape.replayed = recorded != nullptr;
   auto solution = [&] {
     const PassScope pass;
     return solver.solve(
@@ -242,7 +249,10 @@ Equilibrated EquilibriumImpl::solve(const EquilibriumPlan& plan, const Inputs& i
                   : attach_adjoint(z, at, plan.rule_, result.adjoint_);
   } else if (const auto* phantom = std::get_if<Phantom>(&plan.options_.gradient);
              phantom != nullptr && grad) {
-    for (int64_t k = 0; k < phantom->steps; ++k) z = torch::lerp(z, tape.f()(z), phantom->tau);
+    for (int64_t k = 0; k < phantom->steps; ++k) {
+      check_interruption();
+      z = torch::lerp(z, tape.f()(z), phantom->tau);
+    }
   }
   result.state = layout.unpack(z);
   return result;
@@ -278,6 +288,7 @@ Equilibrated EquilibriumImpl::unroll(const EquilibriumPlan& plan, const Inputs& 
     return unrolled_steps(tape.f(), layout.pack(z0).detach(), how.steps);
   }();
   tape.z_star = unrolled.z.detach();
+  tape.replayed = unrolled.replayed;
   // One more evaluation, so that the report speaks of the state returned.
   const Solver measure(with_max_evals(plan.options_.forward, 1));
   const Problem known{.f = [&unrolled](const torch::Tensor&) { return unrolled.f_of_z; }};

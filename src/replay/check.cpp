@@ -20,7 +20,8 @@ constexpr double kBFloat16Rounding = 1.0 / (1 << 8), kHalfRounding = 1.0 / (1 <<
 constexpr double kGradientFactor = 8, kMostTolerance = 0.25;
 
 constexpr const char* kCause =
-    "what it computes depends on something that its replay_key() does not name";
+    "what it computes depends on something besides its arguments, its modules' tensors and the "
+    "numbers of a replay_key()";
 
 double rounding_of_float32_products(const torch::Device& device) {
   if (at::autocast::is_autocast_enabled(device.type())) {

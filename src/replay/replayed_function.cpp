@@ -110,8 +110,9 @@ std::shared_ptr<RecordedFunction> ReplayedFunction::record(const Tensors& inputs
 }
 
 torch::Tensor ReplayedFunction::operator()(const Tensors& inputs, Replay replay,
-                                           const ReplayKey& key) {
+                                           const ReplayKey& key, bool* was_replayed) {
   const auto recorded = record(inputs, replay, key);
+  if (was_replayed != nullptr) *was_replayed = recorded != nullptr;
   const PassScope pass;
   if (!recorded) return function_(inputs);
   auto value = recorded->value(inputs);

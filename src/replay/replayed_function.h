@@ -27,7 +27,7 @@ class ReplayedFunction {
   ReplayedFunction& operator=(const ReplayedFunction&) = delete;
 
   torch::Tensor operator()(const Tensors& inputs, Replay replay = Replay::Automatic,
-                           const ReplayKey& key = {});
+                           const ReplayKey& key = {}, bool* was_replayed = nullptr);
 
  private:
   struct Cache;

@@ -34,8 +34,9 @@ UnrolledSteps ReplayedSteps::operator()(const std::shared_ptr<Cell>& cell, const
   ReplayedFunction::Tensors given;
   for (const auto& part : z0) given.push_back(part.detach());
   given.insert(given.end(), inputs.begin(), inputs.end());
-  const auto both = (*function)(given, replay, key);
-  return {.z = both[0], .f_of_z = both[1].detach()};
+  bool replayed = false;
+  const auto both = (*function)(given, replay, key, &replayed);
+  return {.z = both[0], .f_of_z = both[1].detach(), .replayed = replayed};
 }
 
 void ReplayedSteps::forget() {

@@ -12,6 +12,7 @@ namespace deq {
 struct UnrolledSteps {
   torch::Tensor z;       ///< after the last step, with its graph
   torch::Tensor f_of_z;  ///< one step further, without
+  bool replayed = false;
 };
 
 UnrolledSteps unrolled_steps(const BoundStep& f, torch::Tensor z, int64_t steps);

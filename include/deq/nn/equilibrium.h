@@ -77,6 +77,9 @@ class Equilibrated {
   /// How the adjoint solve went; status NotRun before backward().
   const Report& adjoint() const;
 
+  /// Whether this pass was replayed, not evaluated.
+  bool replayed() const;
+
   /// f around the detached z*, for Jacobian penalties and spectra. Shares the graph of the one step
   /// that the gradient needs anyway; where the gradient rule has none, it costs one evaluation. Sum
   /// a penalty made from it with the loss and call backward() once.
