@@ -1,11 +1,10 @@
 #pragma once
 
+#include <c10/util/Exception.h>
 #include <pybind11/pybind11.h>
 
 #include <string>
 #include <vector>
-
-#include <c10/util/Exception.h>
 
 namespace deq::python {
 
