@@ -6,7 +6,8 @@
 Needs a Python with torch, torchdeq and deq. f is that of the published model (11.1M parameters with stem and head,
 which are left out here), without weight norm; the injection is given. Both sides solve with Broyden and a tolerance
 that is never met: 6 evaluations for inference; 7 and 8 products in a training step, of which forward and backward are
-timed. deq is measured twice: f evaluated by Python, and recorded once and replayed (`replay=True`).
+timed. deq is measured twice: f evaluated by Python, and recorded once and replayed (`replay=True`, which also gives f
+libdeq's group norm and channels-last images).
 """
 
 import argparse
@@ -119,9 +120,13 @@ def main():
     for work in works:
         for _ in range(WARM_UPS):
             work()
+    # The same function, solved equally far: what is timed afterwards is the same work.
+    states = [torch.cat([part.flatten() for part in works[2 * i]()]) for i in range(len(names))]
+    apart = [float((state - states[-1]).norm() / states[-1].norm()) for state in states[:-1]]
     rounds = [[subject.milliseconds(work) for work in works] for _ in range(arguments.repeats)]
     medians = [statistics.median(column) for column in zip(*rounds)]
 
+    print("z* of deq, evaluated and replayed, beside torchdeq's: " + ", ".join(f"{x:.1e}" for x in apart))
     peer = medians[-2:]
     rows = []
     print(f"torch {torch.__version__}, {arguments.precision}, {arguments.images} images; milliseconds, torchdeq's over ours")
