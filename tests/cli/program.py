@@ -42,7 +42,12 @@ def read_checkpoint(path):
             for name, entry in header.items()}, metadata
 
 
-def wait_until(condition, what, timeout=60):
+# Seconds after which a test gives up on what it waits for. It says that something hangs, not that it is slow; before
+# ctest does, so that what the test has started is ended.
+HANGS = 300
+
+
+def wait_until(condition, what, timeout=HANGS):
     """Polls often: some tests need a moment of a run that lasts a fraction of a second."""
     deadline = time.monotonic() + timeout
     while not condition():

@@ -8,7 +8,7 @@ import re
 import subprocess
 import unittest
 
-from program import CONFIG, SHORT, SOURCE, ProgramTest, settings
+from program import CONFIG, HANGS, SHORT, SOURCE, ProgramTest, settings
 
 SUBCOMMANDS = ("train", "eval", "predict", "data", "demo", "report", "reproduce", "convert", "bench", "doctor")
 
@@ -82,7 +82,7 @@ class Train(ProgramTest):
         with contextlib.suppress(OSError):  # that the other end is closed
             while part := os.read(screen, 65536):
                 shown += part
-        self.assertEqual(process.wait(timeout=60), 0, shown)
+        self.assertEqual(process.wait(timeout=HANGS), 0, shown)
         first, *others = re.findall(r"\[[#.]+\] (\S+)  solving  (.*?)(?=\r)", shown.decode())
         self.assertEqual(first[0], "1/512")
         self.assertTrue(first[1].startswith("loss"), first)

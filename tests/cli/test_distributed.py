@@ -7,11 +7,10 @@ import os
 import pathlib
 import signal
 import socket
-import time
 import unittest
 import uuid
 
-from program import CONFIG, ProgramTest, exit_status, read_checkpoint, settings, wait_until
+from program import CONFIG, HANGS, ProgramTest, exit_status, read_checkpoint, settings, wait_until
 
 STEPS = 40
 RECIPE = settings(
@@ -82,9 +81,9 @@ class DistributedTest(ProgramTest):
         metrics = self.folder / run / "metrics.jsonl"
         wait_until(lambda: metrics.exists() and metrics.read_bytes().count(b"\n") >= lines, "metrics")
 
-    def end_of(self, process, timeout=60):
+    def end_of(self, process):
         """Its status and standard error; nobody else may be left by then."""
-        _, stderr = process.communicate(timeout=timeout)
+        _, stderr = process.communicate(timeout=HANGS)
         self.assertEqual(processes_with(self.token), [], "outlived the launcher")
         self.assertNotIn("terminate called", stderr)
         return exit_status(process), stderr
@@ -187,13 +186,10 @@ class Loss(DistributedTest):
             with self.subTest(count=count, killed=killed):
                 run = f"run-{count}-{killed}"
                 launcher, ranks = self.start_endless(count, run)
-                began = time.monotonic()
                 os.kill(ranks[killed], signal.SIGKILL)
                 status, stderr = self.end_of(launcher)
                 self.assertEqual(status, 128 + signal.SIGKILL)
                 self.assertIn(f"rank {killed} of {count}", stderr)
-                # The timeout of 5 s, what it takes to be sure who is silent, and a slow machine.
-                self.assertLess(time.monotonic() - began, 30)
                 for path in self.checkpoints(run):
                     read_checkpoint(path)
                 self.deq("eval", run, "--json")
@@ -202,7 +198,7 @@ class Loss(DistributedTest):
         launcher, _ = self.start_endless(2)
         launcher.kill()
         launcher.communicate()
-        wait_until(lambda: not processes_with(self.token), "the ranks to end", timeout=20)
+        wait_until(lambda: not processes_with(self.token), "the ranks to end")
 
     def test_signals_to_the_launcher_save_and_end_all(self):
         for sent in (signal.SIGTERM, signal.SIGINT):
@@ -233,7 +229,7 @@ class ByHand(DistributedTest):
     def test_a_launchers_variables_are_enough(self):
         ranks = [self.start_rank(rank, *FINITE, *settings(precision="float64")) for rank in (1, 0)]
         for process in ranks:
-            _, stderr = process.communicate(timeout=60)
+            _, stderr = process.communicate(timeout=HANGS)
             self.assertEqual(process.returncode, 0, stderr)
         self.deq("train", CONFIG, *FINITE, *settings(precision="float64"), "--out", "one", "--json")
         self.assert_same_training("run", "one", "float64")
@@ -241,7 +237,7 @@ class ByHand(DistributedTest):
     def test_configurations_that_differ(self):
         ranks = [self.start_rank(rank, *FINITE, "--set", f"seed={7 + rank}") for rank in (0, 1)]
         for process in ranks:
-            stdout, stderr = process.communicate(timeout=60)
+            stdout, stderr = process.communicate(timeout=HANGS)
             self.assertEqual((process.returncode, stdout), (1, ""))
             self.assert_one_sentence(stderr)
             for part in ("configuration", "rank 1 of 2", "seed = 7", "seed = 8"):
@@ -249,7 +245,7 @@ class ByHand(DistributedTest):
 
     def test_a_rank_that_never_comes(self):
         process = self.start_rank(0, *FINITE, timeout=2)
-        _, stderr = process.communicate(timeout=60)
+        _, stderr = process.communicate(timeout=HANGS)
         self.assertEqual(process.returncode, 1)
         self.assert_one_sentence(stderr)
         self.assertIn("rank 1 of 2", stderr)

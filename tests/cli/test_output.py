@@ -1,5 +1,6 @@
 """Output that nobody can take: a full device, a pipe whose reader has gone."""
 
+import json
 import os
 import pathlib
 import signal
@@ -68,6 +69,20 @@ class ReaderIsGone(Output):
         self.assertEqual(status, 0)
         self.assertEqual(self.weights("run"), self.weights("whole"))
         self.assertEqual(self.metrics("run"), self.metrics("whole"))
+
+    def test_a_training_whose_results_nobody_reads_is_saved(self):
+        # `deq train … | head -1`, whose reader has gone when the run's last lines come.
+        self.train("whole")
+        for processes in (1, 2):
+            with self.subTest(processes=processes):
+                run = f"run-{processes}"
+                result = self.into(self.closed_pipe(), "train", CONFIG, *SHORT, "--out", run, "--nproc", processes)
+                self.assertEqual(result.returncode, 128 + signal.SIGPIPE, result.stderr)
+                self.assertNotIn("deq:", result.stderr)
+                self.assertTrue((self.folder / run / "report.html").is_file())
+                self.assertEqual(self.metrics(run)[-1]["step"], 8)
+                self.assertEqual(json.loads(self.deq("train", "--resume", run, "--json").stdout)["step"], 8)
+        self.assertEqual(self.weights("run-1"), self.weights("whole"))
 
     def test_so_does_one_of_several_processes(self):
         pipe = self.closed_pipe()

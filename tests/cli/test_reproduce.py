@@ -4,7 +4,7 @@ import json
 import signal
 import unittest
 
-from program import SOURCE, ProgramTest, settings, wait_until
+from program import HANGS, SOURCE, ProgramTest, settings, wait_until
 from test_report_page import BROWSER, PageTest
 from test_vision import VisionTest
 
@@ -66,7 +66,7 @@ class Synthetic(ReproduceTest):
         process = self.start(*self.command(short=short))
         wait_until(lambda: len(self.checkpoints(run_folder(1))) > 1, "the second run's checkpoints")
         process.send_signal(signal.SIGINT)
-        _, stderr = process.communicate(timeout=60)
+        _, stderr = process.communicate(timeout=HANGS)
         self.assertEqual(process.returncode, 130, stderr)
         self.assertIn("run 1 of 4: synthetic-gamma-0\n", stderr)
         self.assertIn("run 2 of 4: synthetic-gamma-1\n", stderr)

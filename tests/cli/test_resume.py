@@ -11,7 +11,7 @@ import subprocess
 import time
 import unittest
 
-from program import (CONFIG, SEED, ProgramTest, exit_status, read_checkpoint, settings, wait_until)
+from program import CONFIG, HANGS, SEED, ProgramTest, exit_status, read_checkpoint, settings, wait_until
 
 STEPS = 60
 # Everything that has a state or draws numbers: an adaptive gamma, the penalty's coin and probes,
@@ -166,7 +166,7 @@ class Signals(ResumeTest):
         lines = rng.randrange(1, self.lines // 2)
         wait_until(lambda: metrics.exists() and metrics.read_bytes().count(b"\n") >= lines, "metrics")
         send(process)
-        _, stderr = process.communicate(timeout=60)
+        _, stderr = process.communicate(timeout=HANGS)
         return process, stderr
 
     def test_the_step_is_finished_and_saved(self):
@@ -214,8 +214,10 @@ class Signals(ResumeTest):
         with self.assertRaises(subprocess.TimeoutExpired, msg="the first signal ended the step"):
             process.wait(1)
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=5)
+        process.communicate(timeout=HANGS)
         self.assertEqual(process.returncode, 130)
+        # A step that had been waited for would be saved.
+        self.assertEqual([path.name for path in self.checkpoints("run")], ["step-000000000.safetensors"])
         self.deq("eval", "run", "--json", *settings(solver__forward__max_evals=10))
 
 

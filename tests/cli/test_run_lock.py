@@ -7,7 +7,7 @@ import signal
 import socket
 import unittest
 
-from program import CONFIG, ProgramTest, settings, wait_until
+from program import CONFIG, HANGS, ProgramTest, settings, wait_until
 
 STEPS = 40
 SMALL = settings(train__steps=STEPS, train__batch_size=16, train__log_every=5, train__eval_every_steps=20,
@@ -56,7 +56,7 @@ class RunLock(ProgramTest):
         process = self.start_endless()
         self.assertTrue((self.folder / "run/lock").exists())
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        process.communicate(timeout=HANGS)
         self.assertEqual(process.returncode, 130)
         self.assertFalse((self.folder / "run/lock").exists())
 
@@ -73,7 +73,7 @@ class RunLock(ProgramTest):
         message = self.deq("train", "--resume", "run", status=2).stderr
         self.assertIn(holder.strip(), message)
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=60)
+        process.communicate(timeout=HANGS)
         shutil.copytree(self.folder / "run", self.folder / "copy")
         self.assertFalse((self.folder / "copy/lock").exists())
 

@@ -136,6 +136,16 @@ class Learning(VisionTest):
         self.assertEqual(evaluated["accuracy"], result["accuracy"])
         self.assertAlmostEqual(evaluated["loss"], result["loss"], places=5)
 
+    def test_statistics_of_two_processes_do_not_depend_on_when_it_is_saved(self):
+        for every in (2, 7):
+            self.train_squares(f"every-{every}", "--nproc", "2", "--set", "train.steps=14", "--set",
+                               "train.eval_every_steps=3", "--set", "train.log_every=1", "--set",
+                               f"train.checkpoints.every_steps={every}")
+        weights = self.weights("every-2")
+        self.assertTrue([name for name in weights if name.endswith("running_var")], list(weights))
+        self.assertEqual(weights, self.weights("every-7"))
+        self.assertEqual(self.metrics("every-2"), self.metrics("every-7"))
+
 
 class BadData(VisionTest):
     def test_no_data_there(self):

@@ -66,6 +66,12 @@ TEST(ConfigMessages, FlagsAndNames) {
             "\"broyden\", \"limited-broyden\", \"newton-krylov\"");
 }
 
+TEST(ConfigMessages, ASingleChoiceIsNamedAlone) {
+  EXPECT_EQ(message_of<ConfigError>(
+                [] { parse_config<SyntheticConfig>("experiment = \"vision\"\n", "x.toml"); }),
+            "x.toml:1: experiment = \"vision\": must be \"synthetic\"");
+}
+
 TEST(ConfigMessages, Tables) {
   EXPECT_EQ(message("train = 3\n"), "x.toml:2: train = 3: must be a table");
 }

@@ -23,7 +23,6 @@ constexpr auto kScenarioVariable = "DEQ_TEST_SCENARIO";
 struct Outcome {
   int status = 0;      ///< as a shell says it
   std::string output;  ///< on stdout and stderr
-  double seconds = 0;
 };
 
 /// Runs a scenario as `size` processes of which rank 0 hosts the store, as mpirun starts them. A

@@ -12,9 +12,11 @@ const size_t kSpareBytes = size_t{4} << 20;
 void read(std::string_view input) {
   const auto path = put("checkpoint.safetensors", input);
   attempt([&] { lab::read_checkpoint_file(path); });
-  const auto held = tensors_in(input);
-  if (!held) return;
-  lab::write_checkpoint_file(path, *held);
+  if (auto held = tensors_in(input)) {
+    lab::write_checkpoint_file(path, *std::move(held));
+  } else {
+    return;
+  }
   const auto file = lab::read_checkpoint_file(path);
   const auto text_of = [&file](const char* key) {
     const auto found = file.metadata.find(key);

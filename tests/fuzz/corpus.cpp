@@ -11,12 +11,16 @@ namespace fs = std::filesystem;
 
 const size_t kSpareBytes = size_t{4} << 20;
 
+/// A text of words that never come back is short for what a vocabulary holds of each.
+constexpr size_t kBytesPerWord = 320;
+
 namespace {
 
 void open_corpus() {
   const lab::Corpus corpus(folder(), {.threads = 1});
   const auto tokens = corpus.tokens(lab::CorpusSplit::Train);
   promise(tokens.dim() == 1 && tokens.scalar_type() == torch::kInt32, "tokens are no numbers");
+  allow(kBytesPerWord * static_cast<size_t>(corpus.vocabulary().size()));
   if (tokens.numel() == 0) return;
   promise(tokens.min().item<int>() >= 0, "a token is below 0");
   promise(tokens.max().item<int>() < corpus.vocabulary().size(), "a token has no word");

@@ -21,6 +21,9 @@ void read(std::string_view input);
 /// What may be allocated beside ten times the input's size.
 extern const size_t kSpareBytes;
 
+/// What this input may allocate besides: for what is in it that takes more than its bytes.
+void allow(size_t bytes);
+
 /// Ends the process, which is how a fuzzer learns that a promise was broken.
 void promise(bool kept, const char* what);
 
@@ -46,10 +49,10 @@ class Parts {
     const auto one = take(1);
     return one.empty() ? uint8_t{0} : static_cast<uint8_t>(one[0]);
   }
-  /// As long as the two bytes before it say, or what there is.
+  /// As long as the two bytes before it say, or what there is; all of it where they are 0xffff.
   std::string_view text() {
-    const size_t low = byte(), high = byte();
-    return take(high * 256 + low);
+    const size_t low = byte(), high = byte(), length = high * 256 + low;
+    return take(length == 0xffff ? rest_.size() : length);
   }
   std::string_view rest() const { return rest_; }
 

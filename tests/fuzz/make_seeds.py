@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes what the fuzzers begin with: make_seeds.py FOLDER. A folder a harness, small files of every kind
-it reads, and config.dict, the words of configuration files."""
+it reads; in large/ files of megabytes, which are read once; and config.dict, the words of configuration files."""
 
 import io
 import json
@@ -163,12 +163,42 @@ SEEDS = {
 }
 
 
+# ---- large inputs, of which ten times their size is more than what a harness spares ------------------
+
+def number_text(number):
+    """Distinct words of four letters, the shortest of which a megabyte has room for."""
+    return "".join(chr(97 + number // 26 ** place % 26) for place in range(4))
+
+
+def large():
+    """Many small things, which cost more than their bytes: tensors, words, lines, numbers of a line."""
+    tensors = {f"layers.{i:05}.weight": ("F32", [1], b"\0\0\0\0") for i in range(30_000)}
+    held = {"weight": ("F32", [1 << 18], bytes(1 << 20)), "optimiser/step": column(4)}
+    state = {"format": "deq-checkpoint", "format_version": "1", "checksum": "00000000", "classes": '["cat","dog"]',
+             "config": 'experiment = "synthetic"\n', "training_state": json.dumps(STATE)}
+    words = [number_text(i) for i in range(200_000)]
+    counts = column(*[1] * len(words))
+    ends = column(*range(4, 4 * len(words) + 1, 4))
+    vocabulary = safetensors({"counts": counts, "ends": ends, "text": letters("".join(words))},
+                             {"format": "deq-vocabulary", "version": "1", "checksum": "00000000"})
+    lines = [json.dumps({"split": "train", "step": i, "loss": 1 / (i + 1), "nfe_forward": i % 30}) for i in range(80_000)]
+    traces = [json.dumps({"split": "train", "step": i, "residual_trace": [1] * 1000}) for i in range(2400)]
+    return {
+        "safetensors": {"tensors": safetensors(tensors), "bytes": safetensors(held)},
+        "checkpoint": {"tensors": safetensors(tensors, state), "bytes": safetensors(held, state)},
+        "vocabulary": {"words": before(b"the fox\n", vocabulary)},
+        "corpus": {"words": b"\2\xff\xff" + " ".join(words).encode(), "text": b"\3\xff\xff" + b"the fox\n" * (1 << 18)},
+        "metrics": {"lines": "\n".join(lines).encode() + b"\n", "traces": "\n".join(traces).encode() + b"\n"},
+    }
+
+
 def main():
     folder = pathlib.Path(sys.argv[1])
-    for harness, seeds in SEEDS.items():
-        (folder / harness).mkdir(parents=True, exist_ok=True)
-        for name, content in seeds.items():
-            (folder / harness / name).write_bytes(content)
+    for part, all_seeds in ((folder, SEEDS), (folder / "large", large())):
+        for harness, seeds in all_seeds.items():
+            (part / harness).mkdir(parents=True, exist_ok=True)
+            for name, content in seeds.items():
+                (part / harness / name).write_bytes(content)
     (folder / "config.dict").write_bytes(dictionary())
 
 

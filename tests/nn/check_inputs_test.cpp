@@ -50,6 +50,11 @@ TEST_F(CheckInputs, AStartOfAnotherShapeOrTypeIsNamedWithTheCellsOwn) {
                 from(torch::zeros({kRows + 1, kWidth}, torch::kFloat64));
               }),
               AllOf(HasSubstr("[4, 4]"), HasSubstr("[3, 4]")));
+  // It would broadcast: every sample has a state of its own all the same.
+  EXPECT_THAT(refusal_of([&] {
+                from(torch::zeros({1, kWidth}, torch::kFloat64));
+              }),
+              AllOf(HasSubstr("[1, 4]"), HasSubstr("[3, 4]")));
   EXPECT_THAT(refusal_of([&] {
                 from(torch::zeros({kRows, kWidth}, torch::kFloat32));
               }),

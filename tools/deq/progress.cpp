@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <iostream>
@@ -22,16 +23,6 @@ std::string duration(double seconds) {
                        : fmt::format("{}:{:02}", whole / 60, whole % 60);
 }
 
-/// Rate and time left; nothing where there is nothing to tell them from: at the first step, or
-/// where a training that went back stands before it.
-std::vector<std::string> estimate(int64_t done, int64_t left, double seconds,
-                                  const std::string& unit) {
-  if (done <= 0 || seconds <= 0) return {};
-  const double rate = static_cast<double>(done) / seconds;
-  return {fmt::format("{:.3g} {}/s", rate, unit),
-          fmt::format("{} left", duration(static_cast<double>(left) / rate))};
-}
-
 /// A dumb terminal shows escapes as they are.
 bool can_redraw() {
   const char* kind = std::getenv("TERM");
@@ -48,21 +39,16 @@ ProgressBar::~ProgressBar() {
 }
 
 void ProgressBar::update(int64_t done, int64_t total, const std::function<Facts()>& facts) {
-  const auto now = Clock::now();
-  if (paused_since_) paused_ += now - *std::exchange(paused_since_, std::nullopt);
+  const auto now = std::chrono::steady_clock::now();
+  pace_.go_on(now);
   if (!shown_ || (done < total && now - last_ < kRedrawInterval)) return;
   last_ = now;
-  if (!begun_) {  // a resumed run does not begin at 0, nor does its first step come at once
-    begun_ = done;
-    start_ = now;
-    paused_ = {};
-  }
   auto [phase, figures] = facts();
-  const double seconds = std::chrono::duration<double>(now - start_ - paused_).count();
   std::vector<std::string> all;
   if (!phase.empty()) all.push_back(std::move(phase));
-  for (auto& text : estimate(done - *begun_, total - done, seconds, unit_)) {
-    all.push_back(std::move(text));
+  if (const auto rate = pace_.rate(done, now)) {
+    all.push_back(fmt::format("{:.3g} {}/s", *rate, unit_));
+    all.push_back(fmt::format("{} left", duration(static_cast<double>(total - done) / *rate)));
   }
   for (auto& text : figures) all.push_back(std::move(text));
   draw(done, total, all);
@@ -70,7 +56,7 @@ void ProgressBar::update(int64_t done, int64_t total, const std::function<Facts(
 
 void ProgressBar::pause(int64_t done, int64_t total, const std::string& phase) {
   if (!shown_) return;
-  if (!paused_since_) paused_since_ = Clock::now();
+  pace_.pause(std::chrono::steady_clock::now());
   draw(done, total, {phase});
 }
 

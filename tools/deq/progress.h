@@ -1,11 +1,11 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
+
+#include "lab/base/pace.h"
 
 namespace deq::lab::cli {
 
@@ -32,16 +32,13 @@ class ProgressBar {
   void clear();
 
  private:
-  using Clock = std::chrono::steady_clock;
   void draw(int64_t done, int64_t total, const std::vector<std::string>& facts);
 
   std::string label_, unit_;
   bool shown_;
   bool drawn_ = false;
-  std::optional<int64_t> begun_;
-  Clock::time_point start_{}, last_{};
-  std::optional<Clock::time_point> paused_since_;
-  Clock::duration paused_{};
+  Pace pace_;
+  Pace::Time last_{};
 };
 
 }  // namespace deq::lab::cli

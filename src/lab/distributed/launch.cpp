@@ -132,7 +132,9 @@ class Ranks {
     const auto sentence =
         fmt::format("{} {}", distributed::name_of(rank, static_cast<int64_t>(ranks_.size())),
                     how_it_ended(ended));
-    if (!signalled_) std::cerr << fmt::format("deq: {}\n", sentence);  // one write: ranks write too
+    // As in a shell, a reader that has gone away is not worth a word.
+    const bool of_note = !signalled_ && shell_status(ended) != 128 + SIGPIPE;
+    if (of_note) std::cerr << fmt::format("deq: {}\n", sentence);  // one write: ranks write too
     // A rank that could say why it fails has done so.
     distributed::conclude(*distributed::part_of(store_, 0), sentence);
     first_failure_ = ended;

@@ -31,8 +31,8 @@ TensorFile map_content(const std::shared_ptr<const MappedFile>& file) {
   const auto rest = bytes.substr(kLengthBytes);
   require(header_bytes <= rest.size() && header_bytes <= kMaxHeaderBytes,
           "its header should have {} bytes, but only {} follow", header_bytes, rest.size());
-  const auto header = parse_header(rest.substr(0, header_bytes), rest.size() - header_bytes);
-  TensorFile result{.tensors = {}, .metadata = header.metadata};
+  auto header = parse_header(rest.substr(0, header_bytes), rest.size() - header_bytes);
+  TensorFile result{.tensors = {}, .metadata = std::move(header.metadata)};
   for (const auto& entry : header.entries) {
     result.tensors[entry.name] = map_tensor(file, rest.data() + header_bytes, entry);
   }

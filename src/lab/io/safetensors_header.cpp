@@ -22,68 +22,6 @@ constexpr std::pair<std::string_view, torch::ScalarType> kTypes[] = {
 constexpr const char* kMetadataKey = "__metadata__";
 constexpr size_t kMaxDimensions = 64;  // torch's own kernels take no more
 
-constexpr int kMaxDepth = 3;  // the header, a tensor's description, its shape
-
-// Looks at a header before it becomes values. The parser would keep the last of equal keys without
-// a word, where a header with two is not to be trusted, and follow brackets to any depth, at the
-// price of memory. Its own callbacks cost the square of the number of tensors.
-class HeaderCheck : public nlohmann::json_sax<json> {
- public:
-  bool null() override { return count(); }
-  bool boolean(bool) override { return count(); }
-  bool number_integer(number_integer_t) override { return count(); }
-  bool number_unsigned(number_unsigned_t) override { return count(); }
-  bool number_float(number_float_t, const string_t&) override { return count(); }
-  bool string(string_t&) override { return count(); }
-  bool binary(binary_t&) override { return count(); }
-  bool key(string_t& key) override {
-    if (depth_ == 1) entry_ = key, values_ = 0;
-    require(seen_.back().insert(key).second, "the header names \"{}\" twice", key);
-    return true;
-  }
-  bool start_object(size_t) override {
-    open();
-    seen_.emplace_back();
-    return true;
-  }
-  bool end_object() override {
-    seen_.pop_back();
-    return close();
-  }
-  bool start_array(size_t) override {
-    open();
-    return true;
-  }
-  bool end_array() override { return close(); }
-  bool parse_error(size_t, const std::string&, const nlohmann::detail::exception&) override {
-    return false;
-  }
-
- private:
-  void open() { require(++depth_ <= kMaxDepth, "its header is nested too deeply"); }
-  bool close() {
-    --depth_;
-    return true;
-  }
-  bool count() {
-    // Beside its shape a tensor has a type and two offsets.
-    require(entry_ == kMetadataKey || ++values_ <= kMaxDimensions + 3,
-            "tensor \"{}\" has more than {} dimensions", entry_, kMaxDimensions);
-    return true;
-  }
-
-  int depth_ = 0;
-  std::string entry_;  // what the header names, and how many values that has so far
-  size_t values_ = 0;
-  std::vector<std::set<std::string>> seen_;
-};
-
-json parse_json(std::string_view text) {
-  HeaderCheck check;
-  require(json::sax_parse(text.begin(), text.end(), &check), "its header is not valid JSON");
-  return json::parse(text.begin(), text.end());
-}
-
 int64_t parse_size(const json& value, const std::string& name) {
   require(value.is_number_unsigned(),
           "tensor \"{}\" has a size or offset that is not a whole number ≥ 0", name);
@@ -149,15 +87,94 @@ void check_tiling(const std::vector<TensorEntry>& entries, uint64_t data_bytes) 
   require(position == data_bytes, "{} bytes at its end belong to no tensor", data_bytes - position);
 }
 
-std::map<std::string, std::string> parse_metadata(const json& object) {
-  require(object.is_object(), "{} is not an object", kMetadataKey);
-  std::map<std::string, std::string> metadata;
-  for (const auto& [key, value] : object.items()) {
-    require(value.is_string(), "{} \"{}\" is not a string", kMetadataKey, key);
-    metadata[key] = value.get<std::string>();
+constexpr int kMaxDepth = 3;  // the header, a tensor's description, its shape
+
+// Makes entries of a header while it is parsed, so that only one tensor's JSON values are held at a
+// time: those of a whole header take some ten times its bytes. The parser by itself would also keep
+// the last of equal keys without a word, where a header with two is not to be trusted, and follow
+// brackets to any depth.
+class HeaderReader : public nlohmann::json_sax<json> {
+ public:
+  explicit HeaderReader(Header& header) : header_(header) {}
+
+  bool null() override { return value(nullptr); }
+  bool boolean(bool flag) override { return value(flag); }
+  bool number_integer(number_integer_t number) override { return value(number); }
+  bool number_unsigned(number_unsigned_t number) override { return value(number); }
+  bool number_float(number_float_t number, const string_t&) override { return value(number); }
+  bool string(string_t& text) override { return value(std::move(text)); }
+  bool binary(binary_t&) override { return value(nullptr); }
+  bool key(string_t& key) override {
+    require(names_[depth_ - 1].insert(key).second, "the header names \"{}\" twice", key);
+    if (depth_ == 1) entry_ = key, info_ = nullptr, values_ = 0;
+    if (depth_ == 2) field_ = key;
+    return true;
   }
-  return metadata;
-}
+  bool start_object(size_t) override {
+    open(json::value_t::object);
+    names_[depth_ - 1].clear();
+    return true;
+  }
+  bool end_object() override { return close(); }
+  bool start_array(size_t) override {
+    open(json::value_t::array);
+    return true;
+  }
+  bool end_array() override { return close(); }
+  bool parse_error(size_t, const std::string&, const nlohmann::detail::exception&) override {
+    return false;
+  }
+
+ private:
+  void open(json::value_t kind) {
+    require(depth_ > 0 || kind == json::value_t::object, "its header is not a JSON object");
+    require(depth_ < kMaxDepth, "its header is nested too deeply");
+    if (depth_ == 1) info_ = json(kind);
+    if (depth_ == 2 && info_.is_object()) info_[field_] = json(kind);
+    ++depth_;
+  }
+  bool close() {
+    if (--depth_ == 1) finish();
+    return true;
+  }
+  bool value(json held) {
+    require(depth_ > 0, "its header is not a JSON object");
+    // Beside its shape a tensor has a type and two offsets.
+    require(entry_ == kMetadataKey || ++values_ <= kMaxDimensions + 3,
+            "tensor \"{}\" has more than {} dimensions", entry_, kMaxDimensions);
+    if (depth_ == 1) {
+      info_ = std::move(held);
+      finish();
+    } else if (entry_ == kMetadataKey && depth_ == 2 && info_.is_object()) {
+      require(held.is_string(), "{} \"{}\" is not a string", kMetadataKey, field_);
+      header_.metadata[field_] = std::move(held.get_ref<std::string&>());
+    } else if (depth_ == 2 && info_.is_object()) {
+      info_[field_] = std::move(held);
+    } else if (depth_ == 3 && info_.is_object() && info_[field_].is_array()) {
+      info_[field_].push_back(std::move(held));
+    }
+    return true;
+  }
+  /// What the header names is complete.
+  void finish() {
+    if (entry_ == kMetadataKey) {
+      require(info_.is_object(), "{} is not an object", kMetadataKey);
+      for (const auto& [key, other] : info_.items()) {  // its texts are in the header already
+        throw Error(fmt::format("{} \"{}\" is not a string", kMetadataKey, key));
+      }
+      return;
+    }
+    header_.entries.push_back(parse_entry(entry_, info_));
+    check_size(header_.entries.back());
+  }
+
+  Header& header_;
+  int depth_ = 0;
+  std::set<std::string> names_[kMaxDepth];  // of the objects that are open
+  std::string entry_, field_;               // what is described, and by what
+  json info_;                               // its description so far
+  size_t values_ = 0;                       // how many that has
+};
 
 }  // namespace
 
@@ -169,17 +186,9 @@ std::optional<std::string_view> type_name(torch::ScalarType type) {
 }
 
 Header parse_header(std::string_view text, uint64_t data_bytes) {
-  const json root = parse_json(text);
-  require(root.is_object(), "its header is not a JSON object");
   Header header;
-  for (const auto& [name, info] : root.items()) {
-    if (name == kMetadataKey) {
-      header.metadata = parse_metadata(info);
-    } else {
-      header.entries.push_back(parse_entry(name, info));
-      check_size(header.entries.back());
-    }
-  }
+  HeaderReader reader(header);
+  require(json::sax_parse(text.begin(), text.end(), &reader), "its header is not valid JSON");
   std::sort(header.entries.begin(), header.entries.end(), [](const auto& a, const auto& b) {
     return std::tie(a.begin, a.end) < std::tie(b.begin, b.end);
   });
@@ -188,20 +197,28 @@ Header parse_header(std::string_view text, uint64_t data_bytes) {
 }
 
 std::string format_header(const Header& header) {
-  json root = json::object();
-  if (!header.metadata.empty()) root[kMetadataKey] = header.metadata;
+  // In the order of names, one description at a time, for the same reason as HeaderReader's.
+  std::map<std::string_view, const TensorEntry*> by_name;
   for (const TensorEntry& entry : header.entries) {
     require(entry.name != kMetadataKey, "no tensor may be called {}", kMetadataKey);
-    root[entry.name] = {{"dtype", type_name(entry.type).value()},
-                        {"shape", entry.shape},
-                        {"data_offsets", {entry.begin, entry.end}}};
+    by_name[entry.name] = &entry;
   }
-  std::string text;
+  if (!header.metadata.empty()) by_name[kMetadataKey] = nullptr;
+  std::string text = "{";
   try {
-    text = root.dump();
+    for (const auto& [name, entry] : by_name) {
+      if (text.size() > 1) text += ',';
+      text += json(name).dump() + ':';
+      text += entry == nullptr ? json(header.metadata).dump()
+                               : json{{"dtype", type_name(entry->type).value()},
+                                      {"shape", entry->shape},
+                                      {"data_offsets", {entry->begin, entry->end}}}
+                                     .dump();
+    }
   } catch (const json::exception&) {
     throw Error("a name or a metadata text is not valid UTF-8");
   }
+  text += '}';
   text.append((kLengthBytes - text.size() % kLengthBytes) % kLengthBytes, ' ');
   return text;
 }

@@ -53,8 +53,8 @@ TensorFile read_safetensors(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
   if (!in) io::throw_system_error("read", path, errno);
   try {
-    const io::Header header = read_header(in, file_bytes);
-    TensorFile file{.tensors = {}, .metadata = header.metadata};
+    io::Header header = read_header(in, file_bytes);
+    TensorFile file{.tensors = {}, .metadata = std::move(header.metadata)};
     for (const auto& entry : header.entries) file.tensors[entry.name] = read_tensor(in, entry);
     return file;
   } catch (const Error& error) {

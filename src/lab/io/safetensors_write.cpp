@@ -24,6 +24,7 @@ std::vector<NamedTensor> in_file_order(const TensorFile& file) {
 
 io::Header header_of(const std::vector<NamedTensor>& ordered, const TensorFile& file) {
   io::Header header{.entries = {}, .metadata = file.metadata};
+  header.entries.reserve(ordered.size());
   uint64_t position = 0;
   for (const auto& [name, tensor] : ordered) {
     const uint64_t begin = std::exchange(position, position + tensor.nbytes());
