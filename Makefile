@@ -1,7 +1,8 @@
 # Everything a newcomer needs, as one word each. `make help` lists them.
 #
 #   JOBS=n    parallel jobs (default: all cores)
-#   ROOMS=... of make asan: only the C++ tests of these folders of tests/
+#   ROOMS=... of make asan and make tsan: only the C++ tests of these folders of tests/
+#   PROGRAM=... of make asan: only these tests of the program: PROGRAM="resume output" is tests/cli/test_resume.py and test_output.py
 #   PYTHONS=... of make wheel: versions such as 3.12, or programs; one wheel each
 #   BENCH=... arguments for `make bench`, e.g. BENCH=--benchmark_filter=anderson
 #   DEQ_LIBTORCH, DEQ_TORCH, DEQ_NO_APT, ...: see scripts/setup.sh --help
@@ -68,17 +69,18 @@ test: setup-test
 	@cd build/release && ctest --output-on-failure -j $(JOBS) --output-junit tests.xml --test-output-size-passed 1000000; \
 	  status=$$?; ../../scripts/list_skipped.py tests.xml; exit $$status
 
-# All tests, or those of some rooms of tests/: make asan ROOMS="io data"
+# All tests, or those of some rooms of tests/ or of the program: make asan ROOMS="io data" PROGRAM=resume
 asan: setup-test
-	$(call build_preset,asan,$(ROOMS:%=test_%))
-	@cd build/asan && ctest --output-on-failure -j $(JOBS) $(if $(ROOMS),-R '^test_($(subst $() ,|,$(ROOMS)))$$')
+	$(call build_preset,asan,$(strip $(ROOMS:%=test_%) $(if $(PROGRAM),deq_cli)))
+	@cd build/asan && ctest --output-on-failure --no-tests=error -j $(JOBS) \
+	  $(if $(ROOMS)$(PROGRAM),-R '^(test_($(subst $() ,|,$(ROOMS)))|cli\.test_($(subst $() ,|,$(PROGRAM))))$$')
 
 # What starts threads or processes of its own, and what they call. Neither libtorch nor OpenMP's runtime is
 # instrumented, so OpenMP gets one thread.
-THREADED = data nn replay solvers distributed
+THREADED = $(or $(ROOMS),data nn replay solvers distributed)
 tsan: setup
 	$(call build_preset,tsan,$(THREADED:%=test_%))
-	@cd build/tsan && ctest --output-on-failure -R '^test_($(subst $() ,|,$(THREADED)))$$'
+	@cd build/tsan && ctest --output-on-failure --no-tests=error -R '^test_($(subst $() ,|,$(THREADED)))$$'
 
 fuzz: setup-dev
 	$(call build_preset,fuzz,fuzzers)
