@@ -25,12 +25,12 @@ sanitizer=${COMPUTE_SANITIZER:-$(command -v compute-sanitizer || true)}
 [[ -x $PROGRAM ]] || { echo "check_kernels: no $PROGRAM; make build makes it" >&2; exit 1; }
 
 export DEQ_TEST_EVERY=${DEQ_TEST_EVERY:-37}
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+logs=build/check_kernels
+mkdir -p "$logs"
 
-# run TOOL: the tests under that tool, the report in $log too; fails where a kernel of ours did something wrong
+# run TOOL: the tests under that tool, its report kept in $logs; fails where a kernel of ours did something wrong
 run() {
-  local tool=$1 status=0
+  local tool=$1 status=0 log=$logs/$1.txt tests=$filter
   local -a options=(--tool "$tool" --error-exitcode 99) environment=()
   # torch's allocator keeps freed blocks, in which a kernel may read past the end of a tensor or what an older
   # tensor left, unseen. Without it every tensor has memory of its own. The other two look at shared memory.
@@ -43,7 +43,13 @@ run() {
     options+=(--kernel-name kns=_ZN3deq --print-limit 20)
   fi
   [[ $tool == memcheck ]] && options+=(--report-api-errors no)
-  env "${environment[@]}" "$sanitizer" "${options[@]}" "$PROGRAM" --gtest_filter="$filter" >"$log" 2>&1 || status=$?
+  # racecheck itself breaks down on cuBLAS's kernels in these ("failed to handle a hardware exception"); ours in them
+  # have no shared memory.
+  if [[ $tool == racecheck ]]; then
+    [[ $tests == *-* ]] && tests+=: || tests+=-
+    tests+='FeedForwardCudaTest.*'
+  fi
+  env "${environment[@]}" "$sanitizer" "${options[@]}" "$PROGRAM" --gtest_filter="$tests" >"$log" 2>&1 || status=$?
   if [[ $tool == initcheck ]]; then
     sed -i '/^========= *Uninitialized/{N;/deq::/!d}; /^========= *\(by thread\|Address\)/d' "$log"
     [[ $status != 99 ]] || grep -q '^========= *Uninitialized\|  FAILED  ' "$log" || status=0
