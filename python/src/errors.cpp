@@ -7,6 +7,7 @@
 #include "bindings.h"
 #include "cell.h"
 #include "deq/deq.h"
+#include "graph.h"
 
 namespace deq::python {
 namespace {
@@ -31,9 +32,7 @@ void look_for_signals() {
   const py::gil_scoped_acquire gil;
   if (!sees_signals) sees_signals = is_main_thread();
   if (!*sees_signals || PyErr_CheckSignals() == 0) return;
-  python_error raised;
-  raised.persist();
-  throw raised;
+  throw_set_error();
 }
 
 }  // namespace

@@ -62,13 +62,6 @@ std::unordered_set<Node*> ends_at(const std::vector<torch::Tensor>& tensors) {
   return ends;
 }
 
-/// The exception that Python has set, as torch carries it through backward().
-[[noreturn]] void throw_set_error() {
-  python_error raised;
-  raised.persist();
-  throw raised;
-}
-
 class RaiseOnFailure final : public torch::autograd::FunctionPostHook {
  public:
   explicit RaiseOnFailure(Equilibrated eq) : eq_(std::move(eq)) {}
@@ -117,6 +110,12 @@ void add_to_adjoint(const Equilibrated& eq, const Arguments&... arguments) {
 }
 
 }  // namespace
+
+void throw_set_error() {
+  python_error raised;
+  raised.persist();
+  throw raised;
+}
 
 bool has_failed(const Report& report) {
   return report.status != Status::Converged && report.status != Status::UserStopped;

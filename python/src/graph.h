@@ -8,6 +8,9 @@
 
 namespace deq::python {
 
+/// Throws the exception that Python has set, as torch carries it through backward().
+[[noreturn]] void throw_set_error();
+
 bool has_failed(const Report& report);
 
 /// Lets backward() raise deq.ConvergenceError where the adjoint solve of this pass fails.

@@ -5,11 +5,6 @@
 #include "options.h"
 
 namespace deq::python {
-namespace {
-
-using Unlocked = py::call_guard<py::gil_scoped_release>;
-
-}  // namespace
 
 void bind_jacobian(py::module_& module) {
   py::class_<Linearization>(

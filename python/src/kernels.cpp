@@ -36,7 +36,7 @@ void bind_kernels(py::module_& module) {
                                    group_norm_options(groups, eps, type));
       },
       py::arg("x"), py::arg("weight"), py::arg("bias"), py::arg("groups"), py::arg("eps"),
-      py::arg("dtype"), py::call_guard<py::gil_scoped_release>());
+      py::arg("dtype"), Unlocked());
 }
 
 }  // namespace deq::python

@@ -217,9 +217,9 @@ void bind_layer(py::module_& module) {
       py::arg("z"));
   module.def("tell_of_adjoint", &tell_of_adjoint, py::arg("eq"), py::arg("function"));
   module.def("has_node", &has_node, py::arg("tensors"), py::arg("inputs"), py::arg("name"),
-             py::call_guard<py::gil_scoped_release>());
+             Unlocked());
   module.def("other_leaves", &other_leaves, py::arg("eq"), py::arg("inputs"), py::arg("known"),
-             py::call_guard<py::gil_scoped_release>());
+             Unlocked());
 }
 
 }  // namespace deq::python

@@ -15,7 +15,6 @@ namespace deq::python {
 namespace {
 
 using namespace models;
-using Unlocked = py::call_guard<py::gil_scoped_release>;
 
 template <class Options>
 OptionsClass<Options> model_options(py::module_& module, const char* name, const char* doc) {
