@@ -385,18 +385,20 @@ class Phantom:
     def __hash__(self) -> int: ...
 
 class Unrolled:
-    """No solver: `steps` plain steps from z₀, backpropagated through."""
+    """No solver: `steps` plain steps from z₀, backpropagated through, or only the last of them."""
 
     def __init__(
         self,
         *,
         steps: int = 10,
+        backpropagated: int = 0,
         replayed: bool = False,
     ) -> None: ...
     def replace(
         self,
         *,
         steps: int = ...,
+        backpropagated: int = ...,
         replayed: bool = ...,
     ) -> Self:
         """The same with these fields changed."""
@@ -406,6 +408,8 @@ class Unrolled:
 
     @property
     def steps(self) -> int: ...
+    @property
+    def backpropagated(self) -> int: ...
     @property
     def replayed(self) -> bool: ...
     def __eq__(self, other: object) -> bool: ...

@@ -185,9 +185,12 @@ void bind_gradients(py::module_& module) {
           "tau", [](auto& o) -> auto& { return o.tau; })
       .done();
   gradient<Unrolled>(module, "Unrolled",
-                     "No solver: `steps` plain steps from z₀, backpropagated through.")
+                     "No solver: `steps` plain steps from z₀, backpropagated through, or only the "
+                     "last of them.")
       .field(
           "steps", [](auto& o) -> auto& { return o.steps; })
+      .field(
+          "backpropagated", [](auto& o) -> auto& { return o.backpropagated; })
       .field(
           "replayed", [](auto& o) -> auto& { return o.replayed; })
       .done();

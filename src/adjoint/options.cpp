@@ -22,6 +22,9 @@ void check(const Phantom& o) {
 
 void check(const Unrolled& o) {
   require(o.steps >= 1, "unrolled: steps = {}, must be ≥ 1", o.steps);
+  require(o.backpropagated >= 0 && o.backpropagated <= o.steps,
+          "unrolled: backpropagated = {}, must be 0 or one of the {} steps", o.backpropagated,
+          o.steps);
 }
 
 constexpr std::string_view kGradientNames[] = {"implicit", "truncated", "jacobian-free", "phantom",

@@ -282,10 +282,10 @@ Equilibrated EquilibriumImpl::unroll(const EquilibriumPlan& plan, const Inputs& 
   const auto key = how.replayed ? cell_->replay_key() : std::nullopt;
   const auto unrolled = [&] {
     if (key && records_graphs(z0[0].device())) {
-      return recordings_->unrolled(cell_, inputs, z0, how.steps, plan.options_.replay, *key);
+      return recordings_->unrolled(cell_, inputs, z0, how, plan.options_.replay, *key);
     }
     const PassScope pass;
-    return unrolled_steps(tape.f(), layout.pack(z0).detach(), how.steps);
+    return unrolled_steps(tape.f(), layout.pack(z0).detach(), how);
   }();
   tape.z_star = unrolled.z.detach();
   tape.replayed = unrolled.replayed;

@@ -2,28 +2,31 @@
 
 namespace deq {
 
-UnrolledSteps unrolled_steps(const BoundStep& f, torch::Tensor z, int64_t steps) {
-  for (int64_t k = 0; k < steps; ++k) z = f(z);
+UnrolledSteps unrolled_steps(const BoundStep& f, torch::Tensor z, const Unrolled& how) {
+  for (int64_t k = 0; k < how.steps; ++k) {
+    const torch::AutoGradMode grad(torch::GradMode::is_enabled() && k >= how.without_gradient());
+    z = f(z);
+  }
   const torch::NoGradGuard constant;
   return {.z = z, .f_of_z = f(z.detach())};
 }
 
 UnrolledSteps ReplayedSteps::operator()(const std::shared_ptr<Cell>& cell, const Inputs& inputs,
-                                        const State& z0, int64_t steps, Replay replay,
+                                        const State& z0, const Unrolled& how, Replay replay,
                                         const ReplayKey& key) {
   std::shared_ptr<ReplayedFunction> function;
   {
     const std::lock_guard lock(mutex_);
-    auto& known = by_steps_[steps];
+    auto& known = by_steps_[{how.steps, how.without_gradient()}];
     if (!known) {
-      const auto evaluate = [cell, steps, parts = static_cast<std::ptrdiff_t>(z0.size())](
+      const auto evaluate = [cell, how, parts = static_cast<std::ptrdiff_t>(z0.size())](
                                 const ReplayedFunction::Tensors& given) {
         const State start(given.begin(), given.begin() + parts);
         const auto layout = StateLayout::of(start);
         const BoundStep f{.cell = cell,
                           .layout = layout,
                           .context = cell->prepare(Inputs(given.begin() + parts, given.end()))};
-        const auto result = unrolled_steps(f, layout.pack(start), steps);
+        const auto result = unrolled_steps(f, layout.pack(start), how);
         return torch::stack({result.z, result.f_of_z});
       };
       known = std::make_shared<ReplayedFunction>(

@@ -3,7 +3,9 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 
+#include "deq/adjoint/options.h"
 #include "replay/recorded_step.h"
 #include "replay/replayed_function.h"
 
@@ -15,19 +17,20 @@ struct UnrolledSteps {
   bool replayed = false;
 };
 
-UnrolledSteps unrolled_steps(const BoundStep& f, torch::Tensor z, int64_t steps);
+UnrolledSteps unrolled_steps(const BoundStep& f, torch::Tensor z, const Unrolled& how);
 
 /// The same, replayed as one graph from the second call with the same shapes on.
 class ReplayedSteps {
  public:
   UnrolledSteps operator()(const std::shared_ptr<Cell>& cell, const Inputs& inputs, const State& z0,
-                           int64_t steps, Replay replay, const ReplayKey& key);
+                           const Unrolled& how, Replay replay, const ReplayKey& key);
   /// Gives back their memory, as soon as no pass needs it any more.
   void forget();
 
  private:
   std::mutex mutex_;
-  std::map<int64_t, std::shared_ptr<ReplayedFunction>> by_steps_;
+  // By the number of steps and of those without gradient.
+  std::map<std::pair<int64_t, int64_t>, std::shared_ptr<ReplayedFunction>> by_steps_;
 };
 
 }  // namespace deq

@@ -35,6 +35,8 @@ TEST(GradientOptionsTest, MessagesNameFieldValueAndConstraint) {
   expect(Phantom{.tau = 0}, "phantom: tau = 0, must be in (0, 1]");
   expect(Phantom{.tau = 1.5}, "phantom: tau = 1.5, must be in (0, 1]");
   expect(Unrolled{.steps = 0}, "unrolled: steps = 0, must be ≥ 1");
+  expect(Unrolled{.steps = 3, .backpropagated = 4},
+         "unrolled: backpropagated = 4, must be 0 or one of the 3 steps");
   expect(Implicit{.solver = Anderson{.memory = 0}}, "anderson: memory = 0, must be ≥ 1");
 }
 

@@ -154,13 +154,13 @@ TEST(ConfigMessages, TheExperiment) {
   };
   EXPECT_EQ(with("seed = 1\n"),
             "x.toml: missing key \"experiment\", which must be one of \"synthetic\", \"vision\", "
-            "\"language\", \"segmentation\"");
+            "\"language\", \"segmentation\", \"reasoning\"");
   EXPECT_EQ(with("\nexperiment = \"sculpture\"\n[marble]\n"),
             "x.toml:2: experiment = \"sculpture\": must be one of \"synthetic\", \"vision\", "
-            "\"language\", \"segmentation\"");
+            "\"language\", \"segmentation\", \"reasoning\"");
   EXPECT_EQ(message_of<ConfigError>([] { experiment_in("experiment = 1\n", "x.toml"); }),
             "x.toml:1: experiment = 1: must be one of \"synthetic\", \"vision\", \"language\", "
-            "\"segmentation\"");
+            "\"segmentation\", \"reasoning\"");
 }
 
 TEST(ConfigMessages, SyntaxErrorsNameTheirLine) {
@@ -193,9 +193,16 @@ TEST(ConfigMessages, LettersBeyondAscii) {
             "x.toml:3: not valid TOML: a letter beyond ASCII outside of quotes and comments");
   EXPECT_EQ(message("seed = \u3000 1\n"),
             "x.toml:2: not valid TOML: a letter beyond ASCII outside of quotes and comments");
+  EXPECT_EQ(message("seed = 2x'\uFEF7\n"),
+            "x.toml:2: not valid TOML: a quote in the middle of a word");
+  for (const std::string between : {"", "\n", " \n\t"}) {
+    EXPECT_TRUE(message("seed = \"\"\"\\" + between + "\uFEF7\"\"\"\n")
+                    .ends_with("a letter beyond ASCII after a backslash, which is not supported"));
+  }
   // Where they may be: in comments, in texts of all four kinds, and after a mark of the byte order.
   for (const std::string text :
-       {R"("é\"é")", R"('é\')", "\"\"\"é\"\"é\n\"\"\"\"\"", "'''é''é\n'''''"}) {
+       {R"("é\"é")", R"('é\')", "\"\"\"é\"\"é\n\"\"\"\"\"", "'''é''é\n'''''", "\"\uFEF7\"",
+        R"('\é')", "\"\"\"\\\ne é\"\"\""}) {
     const std::string complaint = message("# é '\nseed = " + text + " # é \"\n");
     EXPECT_TRUE(complaint.ends_with(": must be a whole number ≥ 0")) << complaint;
   }

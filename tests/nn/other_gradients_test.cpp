@@ -120,6 +120,16 @@ TEST_F(OtherGradients, UnrolledIsBackpropagationThroughPlainSteps) {
   }
 }
 
+TEST_F(OtherGradients, OnlyTheLastUnrolledStepsMayHaveAGradient) {
+  for (const int64_t last : {1, 2, 5}) {
+    const auto eq = run(Unrolled{.steps = 5, .backpropagated = last});
+    auto z = problem_.z_star;
+    for (int64_t k = 0; k < 5; ++k) z = k < 5 - last ? f(z).detach() : f(z);
+    EXPECT_LT(test::relative_difference(eq.z(), z), 1e-14) << last;
+    expect_same(gradients(eq.z()), gradients(z), 1e-13);
+  }
+}
+
 TEST_F(OtherGradients, UnrolledCanBeDifferentiatedTwice) {
   const auto eq = run(Unrolled{.steps = 3});
   const auto first =

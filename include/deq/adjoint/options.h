@@ -34,8 +34,11 @@ struct Phantom {
 
 /// No solver: `steps` plain steps from z₀, backpropagated through. Exact for what it computes.
 struct Unrolled {
-  int64_t steps = 10;     ///< steps ≥ 1
-  bool replayed = false;  ///< on a GPU as one graph: faster, and differentiable once only
+  int64_t steps = 10;          ///< steps ≥ 1
+  int64_t backpropagated = 0;  ///< only through the last so many of them, ≤ steps; 0: through all
+  bool replayed = false;       ///< on a GPU as one graph: faster, and differentiable once only
+
+  int64_t without_gradient() const { return backpropagated == 0 ? 0 : steps - backpropagated; }
 };
 
 using GradientOptions = std::variant<Implicit, Truncated, JacobianFree, Phantom, Unrolled>;

@@ -37,6 +37,8 @@ void describe_own(Visitor& v, Phantom& gradient) {
 template <class Visitor>
 void describe_own(Visitor& v, Unrolled& gradient) {
   v.number("steps", gradient.steps, at_least(1), "Plain steps from z₀ that replace the solver.");
+  v.number("backpropagated", gradient.backpropagated, at_least(0),
+           "Only through the last so many of them, steps at most; 0: through all.");
 }
 
 template <class Visitor>

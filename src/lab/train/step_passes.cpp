@@ -99,6 +99,7 @@ const EquilibriumPlan& StepPasses::ready(const EquilibriumOptions& how) {
   const auto* implicit = std::get_if<Implicit>(&how.gradient);
   const std::tuple key(how.gradient.index(), max_evals(how.forward),
                        implicit != nullptr ? max_evals(implicit->solver) : 0,
+                       unrolled != nullptr ? unrolled->steps : 0,
                        unrolled != nullptr && unrolled->replayed);
   return ready_.try_emplace(key, how).first->second;
 }

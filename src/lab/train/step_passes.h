@@ -51,7 +51,7 @@ class StepPasses {
   std::shared_ptr<const BatchSource> source_;
   Loader loader_;
   GradientAverager averager_;
-  std::map<std::tuple<size_t, int64_t, int64_t, bool>, EquilibriumPlan> ready_;
+  std::map<std::tuple<size_t, int64_t, int64_t, int64_t, bool>, EquilibriumPlan> ready_;
   std::vector<Report> last_reports_;
 };
 
