@@ -1,6 +1,7 @@
 #pragma once
 
-// The models: multiscale, Transformer and monotone equilibrium models, and their explicit rivals.
+// The models: multiscale, Transformer and monotone equilibrium models, reasoners, and explicit
+// rivals.
 
 #include "deq/deq.h"
 #include "deq/models/explicit/densenet.h"
@@ -15,6 +16,9 @@
 #include "deq/models/monotone/cell.h"
 #include "deq/models/monotone/monotone.h"
 #include "deq/models/monotone/options.h"
+#include "deq/models/reasoner/cell.h"
+#include "deq/models/reasoner/options.h"
+#include "deq/models/reasoner/reasoner.h"
 #include "deq/models/toy.h"
 #include "deq/models/transformer/adaptive_embedding.h"
 #include "deq/models/transformer/adaptive_softmax.h"
