@@ -21,6 +21,8 @@ enum class RandomStream : uint64_t {
   ValidationSubset = 201,
   SegmentationWeights = 300,
   Puzzles = 400,
+  ReasonerWeights = 401,
+  ReasonerStarts = 402,
   StabilitySpectrum = 900,
   StabilityProbes = 901,
   StabilitySamples = 902,

@@ -1,4 +1,5 @@
 #include "deq/lab/settings/language.h"
+#include "deq/lab/settings/reasoning.h"
 #include "deq/lab/settings/segmentation.h"
 #include "deq/lab/settings/synthetic.h"
 #include "deq/lab/settings/vision.h"
@@ -53,6 +54,22 @@ SegmentationConfig::SegmentationConfig() {
   train.batch_size = 12;
   train.lr = 0.01;
   train.optimiser = Sgd{.momentum = 0.9, .nesterov = false, .weight_decay = 2e-4};
+}
+
+ReasoningConfig::ReasoningConfig() {
+  // Sixteen segments of three recursions. A puzzle may seem stuck and settle all the same.
+  solver = {.forward = Picard{.tol = {.rtol = 1e-3},
+                              .max_evals = 48,
+                              .guards = {.stagnation_window = 0, .divergence_factor = 1e9}},
+            .adjoint = Broyden{.tol = {.rtol = 1e-3}, .max_evals = 8}};
+  gradient = Unrolled{.steps = 3, .backpropagated = 1};
+  train.steps = 50'000;
+  train.eval_every_steps = 5'000;
+  train.batch_size = 768;
+  train.lr = 1e-4;
+  train.weight_average = 0.999;
+  train.optimiser = AdamW{.beta2 = 0.95, .weight_decay = 1.0};
+  train.lr_schedule = {.warmup_steps = 2000, .shape = ConstantRate{}};
 }
 
 }  // namespace deq::lab

@@ -9,5 +9,6 @@ inline constexpr std::string_view kSynthetic = "synthetic";
 inline constexpr std::string_view kVision = "vision";
 inline constexpr std::string_view kLanguage = "language";
 inline constexpr std::string_view kSegmentation = "segmentation";
+inline constexpr std::string_view kReasoning = "reasoning";
 
 }  // namespace deq::lab::config

@@ -3,6 +3,7 @@
 #include "lab/config/read_part.h"
 #include "lab/config/writer.h"
 #include "lab/settings/describe_language.h"
+#include "lab/settings/describe_reasoning.h"
 #include "lab/settings/describe_segmentation.h"
 #include "lab/settings/describe_synthetic.h"
 #include "lab/settings/describe_vision.h"
@@ -12,8 +13,8 @@ namespace {
 
 std::string experiment_of_document(const config::Document& document) {
   return std::string(config::Reader(document).required_name(
-      config::kExperimentKey,
-      {config::kSynthetic, config::kVision, config::kLanguage, config::kSegmentation}));
+      config::kExperimentKey, {config::kSynthetic, config::kVision, config::kLanguage,
+                               config::kSegmentation, config::kReasoning}));
 }
 
 }  // namespace
@@ -60,6 +61,7 @@ DEQ_EXPERIMENT(SyntheticConfig)
 DEQ_EXPERIMENT(VisionConfig)
 DEQ_EXPERIMENT(LanguageConfig)
 DEQ_EXPERIMENT(SegmentationConfig)
+DEQ_EXPERIMENT(ReasoningConfig)
 #undef DEQ_EXPERIMENT
 
 }  // namespace deq::lab

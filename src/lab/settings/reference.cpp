@@ -2,6 +2,7 @@
 
 #include "lab/config/reference_visitor.h"
 #include "lab/settings/describe_language.h"
+#include "lab/settings/describe_reasoning.h"
 #include "lab/settings/describe_segmentation.h"
 #include "lab/settings/describe_synthetic.h"
 #include "lab/settings/describe_vision.h"
@@ -77,7 +78,7 @@ std::string reference_markdown() {
   return std::string(config::kIntroduction) + schedules.text() + "\n## The synthetic experiment\n" +
          keys_of(SyntheticConfig{}) + "\n## Image classification\n" + keys_of(VisionConfig{}) +
          "\n## Language modelling\n" + keys_of(LanguageConfig{}) + "\n## Segmentation\n" +
-         keys_of(SegmentationConfig{});
+         keys_of(SegmentationConfig{}) + "\n## Reasoning\n" + keys_of(ReasoningConfig{});
 }
 
 }  // namespace deq::lab

@@ -2,6 +2,7 @@
 
 #include "deq/lab/settings/files.h"
 #include "deq/lab/train/language.h"
+#include "deq/lab/train/reasoning.h"
 #include "deq/lab/train/segmentation.h"
 #include "deq/lab/train/synthetic.h"
 #include "deq/lab/train/vision.h"
@@ -24,6 +25,8 @@ Experiment read_experiment(const std::filesystem::path& path,
     return experiment_from(load_config<LanguageConfig>(path, overrides));
   if (experiment == "segmentation")
     return experiment_from(load_config<SegmentationConfig>(path, overrides));
+  if (experiment == "reasoning")
+    return experiment_from(load_config<ReasoningConfig>(path, overrides));
   return experiment_from(load_config<SyntheticConfig>(path, overrides));
 }
 

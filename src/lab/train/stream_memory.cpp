@@ -3,7 +3,7 @@
 #include <cmath>
 #include <utility>
 
-#include "core/require.h"
+#include "lab/train/carried_rows.h"
 
 namespace deq::lab {
 
@@ -24,39 +24,17 @@ void StreamMemory::remember(TextMemory memory, const torch::Tensor& loss) {
 }
 
 std::map<std::string, torch::Tensor> StreamMemory::gather(World& world) const {
-  std::map<std::string, torch::Tensor> gathered;
-  // All ranks and parts have read equally much, so all have something or none has.
-  const auto& pattern = parts_.front().memory;
-  for (size_t i = 0; i < pattern.size(); ++i) {
-    auto shape = pattern[i].sizes().vec();
-    shape[0] = shard_.batch_size;
-    const auto whole = torch::zeros(shape, pattern[i].options());
-    for (int64_t part = 0; part < shard_.parts; ++part) {
-      whole.narrow(0, shard_.first_position(part), shard_.slice_size())
-          .copy_(parts_[static_cast<size_t>(part)].memory[i]);
-    }
-    world.sum(whole);
-    gathered["memory." + std::to_string(i)] = whole;
-  }
-  return gathered;
+  RowsOfParts rows;
+  for (const auto& part : parts_) rows.push_back(part.memory);
+  return gather_rows(rows, shard_, world);
 }
 
 void StreamMemory::restore(int64_t step, const std::map<std::string, torch::Tensor>& gathered,
                            torch::Device device) {
   batch_ = step * shard_.parts;
-  for (int64_t part = 0; part < shard_.parts; ++part) {
-    TextMemory memory(gathered.size());
-    for (size_t i = 0; i < gathered.size(); ++i) {
-      const auto found = gathered.find("memory." + std::to_string(i));
-      require(found != gathered.end(), "the checkpoint lacks part {} of the model's memory", i);
-      require(found->second.size(0) == shard_.batch_size,
-              "the checkpoint's memory is of {} streams, but train.batch_size = {}",
-              found->second.size(0), shard_.batch_size);
-      memory[i] = found->second.narrow(0, shard_.first_position(part), shard_.slice_size())
-                      .to(device)
-                      .clone();
-    }
-    parts_[static_cast<size_t>(part)] = {.memory = std::move(memory), .loss = {}};
+  auto rows = scatter_rows(gathered, shard_, device);
+  for (size_t part = 0; part < parts_.size(); ++part) {
+    parts_[part] = {.memory = std::move(rows[part]), .loss = {}};
   }
 }
 

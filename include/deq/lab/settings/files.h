@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-// Experiments as TOML files. A Config is a SyntheticConfig, VisionConfig, LanguageConfig or
-// SegmentationConfig. `overrides` are "key=value", applied in turn.
+// Experiments as TOML files. A Config is a SyntheticConfig, VisionConfig, LanguageConfig,
+// SegmentationConfig or ReasoningConfig. `overrides` are "key=value", applied in turn.
 
 namespace deq::lab {
 
