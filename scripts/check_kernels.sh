@@ -43,15 +43,20 @@ run() {
     options+=(--kernel-name kns=_ZN3deq --print-limit 20)
   fi
   [[ $tool == memcheck ]] && options+=(--report-api-errors no)
-  # racecheck itself breaks down on cuBLAS's kernels in these ("failed to handle a hardware exception"); ours in them
-  # have no shared memory.
-  if [[ $tool == racecheck ]]; then
+  # What a tool cannot judge. racecheck itself breaks down on cuBLAS's kernels in the feed-forward part ("failed to handle
+  # a hardware exception"); ours in it have no shared memory. initcheck does not see what those kernels write, which
+  # ours read. Many blocks take racecheck an hour, and have the races of a few.
+  local left_out=
+  [[ $tool == racecheck || $tool == initcheck ]] && left_out='FeedForwardCudaTest.*'
+  [[ $tool == racecheck ]] && left_out+=':SolversCuda.ABatchOfManyBlocks'
+  if [[ -n $left_out ]]; then
     [[ $tests == *-* ]] && tests+=: || tests+=-
-    tests+='FeedForwardCudaTest.*'
+    tests+=$left_out
   fi
   env "${environment[@]}" "$sanitizer" "${options[@]}" "$PROGRAM" --gtest_filter="$tests" >"$log" 2>&1 || status=$?
   if [[ $tool == initcheck ]]; then
-    sed -i '/^========= *Uninitialized/{N;/deq::/!d}; /^========= *\(by thread\|Address\)/d' "$log"
+    mv "$log" "$logs/initcheck-all.txt"
+    sed '/^========= *Uninitialized/{N;/deq::/!d}; /^========= *\(by thread\|Address\)/d' "$logs/initcheck-all.txt" >"$log"
     [[ $status != 99 ]] || grep -q '^========= *Uninitialized\|  FAILED  ' "$log" || status=0
   fi
   grep -v 'RUN  ' "$log"
