@@ -193,8 +193,12 @@ TEST(ConfigMessages, LettersBeyondAscii) {
             "x.toml:3: not valid TOML: a letter beyond ASCII outside of quotes and comments");
   EXPECT_EQ(message("seed = \u3000 1\n"),
             "x.toml:2: not valid TOML: a letter beyond ASCII outside of quotes and comments");
-  EXPECT_EQ(message("seed = 2x'\uFEF7\n"),
-            "x.toml:2: not valid TOML: a quote in the middle of a word");
+  for (const std::string word : {"2x'", "2x['", "2x{{\"", "[1, 2.'", "[\n2'", "[[1],2'"}) {
+    EXPECT_TRUE(message("seed = " + word + "\uFEF7\n")
+                    .ends_with(": not valid TOML: a quote in the middle of a word"))
+        << word;
+  }
+  EXPECT_EQ(message("seed = 2='\uFEF7\n"), "x.toml:2: not valid TOML: a second = in one value");
   for (const std::string between : {"", "\n", " \n\t"}) {
     EXPECT_TRUE(message("seed = \"\"\"\\" + between + "\uFEF7\"\"\"\n")
                     .ends_with("a letter beyond ASCII after a backslash, which is not supported"));

@@ -65,9 +65,10 @@ Table parse_toml(std::string_view text, const std::string& source) {
 
 std::optional<Entry> parse_toml_value(const std::string& text, const Origin& origin) {
   try {
-    check_toml(text, origin.text);
     // Inside brackets, so that neither a comment nor a second key can hide behind the value.
-    const toml::table table = toml::parse("value = [" + text + "]");
+    const std::string document = "value = [" + text + "]";
+    check_toml(document, origin.text);
+    const toml::table table = toml::parse(document);
     const toml::array* array = table.size() == 1 ? table.get_as<toml::array>("value") : nullptr;
     if (array == nullptr || array->size() != 1) return std::nullopt;
     return convert({}, *array->get(0), [&origin](const toml::node&) { return origin; });
