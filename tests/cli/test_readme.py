@@ -37,7 +37,7 @@ class Readme(ProgramTest):
             self.assertEqual(result.returncode, 0, (command, result.stdout + result.stderr))
 
     def test_every_block_is_run_here(self):
-        self.assertEqual(len(command_blocks()), 3)
+        self.assertEqual(len(command_blocks()), 4)
 
     def test_synthetic(self):
         self.run_block(command_blocks()[0], "synthetic.toml")
@@ -62,6 +62,12 @@ class Readme(ProgramTest):
             (folder / f"{split}.txt").write_text(" ".join(chosen) + " \n")
         short = settings(train__steps=2, train__batch_size=4, train__pretrain__steps=1)
         self.run_block(command_blocks()[2], "books-deq.toml", short)
+
+    def test_puzzles(self):
+        (self.folder / "data").mkdir()
+        (self.folder / "puzzle.txt").write_text("1...\n..3.\n....\n.2.4\n")
+        short = settings(train__steps=2, data__valid_puzzles=20)
+        self.run_block(command_blocks()[3], "eqr-sudoku-small.toml", short)
 
     def picture(self):
         return png([[tuple(self.draw.randbytes(3)) for _ in range(32)] for _ in range(32)])

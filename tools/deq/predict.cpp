@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -10,8 +11,11 @@
 #include "checks.h"
 #include "commands.h"
 #include "deq/core/error.h"
+#include "deq/lab/data/puzzles/sudoku_text.h"
 #include "deq/lab/io/atomic_file.h"
+#include "deq/lab/train/experiment.h"
 #include "deq/lab/train/predictor.h"
+#include "deq/lab/train/puzzle_solver.h"
 #include "lab/base/device.h"
 #include "run_arguments.h"
 
@@ -19,7 +23,7 @@ namespace deq::lab::cli {
 namespace {
 
 struct PredictArguments : RunArguments {
-  std::vector<std::string> images;
+  std::vector<std::string> files;
   int64_t top = 5;
   bool json = false;
 };
@@ -67,48 +71,99 @@ nlohmann::ordered_json as_json(const std::string& image, const Prediction& predi
   return object;
 }
 
+void print_answer(const std::string& file, const PuzzleSolver& solver, const PuzzleAnswer& answer) {
+  std::cout << file << '\n' << draw_sudoku(solver.shape(), answer.grid);
+  std::cout << fmt::format("  {}; {} after {} evaluations, relative residual {:.2e}\n",
+                           answer.right ? "it keeps the rules" : "it breaks the rules",
+                           status_name(answer.solve.status), answer.solve.evaluations,
+                           answer.solve.relative);
+}
+
+nlohmann::ordered_json as_json(const std::string& file, const PuzzleAnswer& answer) {
+  auto way = nlohmann::ordered_json::array();
+  for (const auto& grid : answer.way) way.push_back(sudoku_line(grid));
+  return {{"puzzle", file},
+          {"answer", sudoku_line(answer.grid)},
+          {"right", answer.right},
+          {"evaluations", answer.solve.evaluations},
+          {"residual", answer.solve.relative},
+          {"status", status_name(answer.solve.status)},
+          {"way", way}};
+}
+
 constexpr int kUnreadable = 1, kMissing = 2;
 
-/// 0, or the status that an image without a prediction leads to.
-int predict_one(Predictor& predictor, const std::string& image, const PredictArguments& arguments) {
-  try {
+/// What `predict` says of each file, one after the other. Throws the worst status that a file
+/// without a prediction led to, which does not keep the others from theirs. `kind` is what a file
+/// is: "image".
+void predict_each(const PredictArguments& arguments, const char* kind,
+                  const std::function<void(const std::string& file)>& predict) {
+  int status = 0;
+  for (const auto& file : arguments.files) {
+    try {
+      predict(file);
+    } catch (const Error& error) {
+      std::cerr << "deq: " << file << " cannot be read: " << error.what() << '\n';
+      if (arguments.json) print_prediction_json({{kind, file}, {"error", error.what()}});
+      status = std::max(status, std::filesystem::exists(file) ? kUnreadable : kMissing);
+    }
+  }
+  if (status != 0) throw ExitStatus{status};
+}
+
+void predict_images(const PredictArguments& arguments) {
+  Predictor predictor(arguments.run, usable_device(arguments.device), arguments.which(),
+                      arguments.overrides);
+  print_warnings(predictor.warnings());
+  predict_each(arguments, "image", [&](const std::string& image) {
     const auto prediction = predictor.predict(read_file(image));
     if (arguments.json) {
       print_prediction_json(as_json(image, prediction, predictor.classes(), arguments.top));
     } else {
       print_text(image, prediction, predictor.classes(), arguments.top);
     }
-    return 0;
-  } catch (const Error& error) {
-    std::cerr << "deq: " << image << " cannot be read: " << error.what() << '\n';
-    if (arguments.json) print_prediction_json({{"image", image}, {"error", error.what()}});
-    return std::filesystem::exists(image) ? kUnreadable : kMissing;
-  }
+  });
+}
+
+void solve_puzzles(const PredictArguments& arguments) {
+  PuzzleSolver solver(arguments.run, usable_device(arguments.device), arguments.which(),
+                      arguments.overrides);
+  print_warnings(solver.warnings());
+  predict_each(arguments, "puzzle", [&](const std::string& file) {
+    const auto answer = solver.solve(parse_sudoku(read_file(file)));
+    if (arguments.json) {
+      print_prediction_json(as_json(file, answer));
+    } else {
+      print_answer(file, solver, answer);
+    }
+  });
 }
 
 void run_predict(const PredictArguments& arguments) {
-  Predictor predictor(arguments.run, usable_device(arguments.device), arguments.which(),
-                      arguments.overrides);
-  print_warnings(predictor.warnings());
-  int status = 0;
-  for (const auto& image : arguments.images) {
-    status = std::max(status, predict_one(predictor, image, arguments));
-  }
-  if (status != 0) throw ExitStatus{status};
+  require_run(arguments.run);
+  const bool puzzles =
+      read_experiment(config_file(arguments.run), arguments.overrides).name == "reasoning";
+  puzzles ? solve_puzzles(arguments) : predict_images(arguments);
 }
 
 }  // namespace
 
 void add_predict(CLI::App& program) {
   const auto arguments = std::make_shared<PredictArguments>();
-  auto* command = program.add_subcommand(
-      "predict", "Say what images show, with the model of a run. The run's data is not needed.");
+  auto* command =
+      program.add_subcommand("predict",
+                             "Say what images show, or solve puzzles, with the model of a "
+                             "run. The run's data is not needed.");
   add_run_arguments(*command, *arguments, "solver.forward.max_evals=20");
-  command->add_option("IMAGE", arguments->images, "JPEG or PNG files of any size")->required();
-  command->add_option("--top", arguments->top, "so many classes for each, the likeliest first")
+  command
+      ->add_option("FILE", arguments->files,
+                   "JPEG or PNG files of any size; or texts with a puzzle each, its blanks as dots")
+      ->required();
+  command
+      ->add_option("--top", arguments->top, "so many classes for each image, the likeliest first")
       ->capture_default_str()
       ->check(positive_whole_number);
-  command->add_flag("--json", arguments->json, "print one JSON object for each image");
+  command->add_flag("--json", arguments->json, "print one JSON object for each file");
   command->callback([arguments] { run_predict(*arguments); });
 }
 

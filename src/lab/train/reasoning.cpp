@@ -11,14 +11,12 @@
 #include "deq/core/precision.h"
 #include "deq/lab/base/errors.h"
 #include "deq/lab/data/puzzles/sudoku_dataset.h"
-#include "deq/models/reasoner/reasoner.h"
-#include "lab/base/model_noise.h"
-#include "lab/base/random_streams.h"
+#include "deq/lab/data/puzzles/sudoku_text.h"
 #include "lab/train/make_experiment.h"
-#include "lab/train/model_state.h"
 #include "lab/train/puzzle_loss.h"
 #include "lab/train/puzzle_slots.h"
 #include "lab/train/rank_sum.h"
+#include "lab/train/reasoner_network.h"
 #include "lab/train/stability.h"
 
 namespace deq::lab {
@@ -62,19 +60,6 @@ torch::Tensor residuals_of(const Report& report, torch::Device device) {
   return torch::tensor(residuals, torch::kFloat64).to(device);
 }
 
-/// Trained by a few recursions at a time, solved by as many as its solver takes.
-EquilibriumPlan solving(const EquilibriumPlan& how) {
-  auto options = how.options();
-  if (std::holds_alternative<Unrolled>(options.gradient)) options.gradient = JacobianFree{};
-  return options;
-}
-
-models::ReasonerOptions sized_for(models::ReasonerOptions options, const SudokuShape& shape) {
-  options.tokens = shape.cells();
-  options.vocabulary = shape.side() + 1;  // blanks and digits
-  return options;
-}
-
 }  // namespace
 
 struct ReasoningTask::Parts {
@@ -82,14 +67,14 @@ struct ReasoningTask::Parts {
   torch::Device device;
   SudokuSet training;
   Batch validation;
+  Sudoku example;  // of the validation set
   models::Reasoner network;
   std::unique_ptr<PuzzleSlots> slots;  // of the training; none before there are batches
 
   /// From one of the starts that belong to a place in the validation set.
   models::ReasonerOutput solve(const torch::Tensor& questions, const EquilibriumPlan& how,
                                int64_t place) {
-    seed_model_noise(device, random_key(config.seed, RandomStream::ReasonerStarts, place));
-    return network->forward(questions, network->start_of(questions), how);
+    return network->forward(questions, numbered_start(network, questions, config.seed, place), how);
   }
 
   void add_to(PuzzleTally& tally, const Batch& batch, const EquilibriumPlan& how, int64_t begin) {
@@ -136,18 +121,14 @@ ReasoningTask::ReasoningTask(const ReasoningConfig& config, torch::Device device
   require<UsageError>(training.shape == validation.shape,
                       "the puzzles of train.csv and test.csv in {} are of different shapes",
                       data.path);
-  require<UsageError>(
-      config.reasoning.breadth == 1 || config.model.start == models::ReasonerStart::Random,
-      "reasoning.breadth = {} needs model.start = \"random\"", config.reasoning.breadth);
-  const auto generator = random_stream(config.seed, RandomStream::ReasonerWeights);
-  const models::Reasoner network(sized_for(config.model, training.shape), generator);
+  const auto network = make_reasoner(config, training.shape, device);
   parts_ = std::make_unique<Parts>(Parts{.config = config,
                                          .device = device,
                                          .training = std::move(training),
                                          .validation = stacked(validation).to(device),
+                                         .example = validation.puzzles.front(),
                                          .network = network,
                                          .slots = nullptr});
-  move_model(model(), device, storage_type(config.precision));
 }
 
 ReasoningTask::~ReasoningTask() = default;
@@ -194,7 +175,7 @@ void ReasoningTask::carry_on(int64_t step, const std::map<std::string, torch::Te
 Metrics ReasoningTask::evaluate(const EquilibriumPlan& how, World& world) {
   const auto puzzles = parts_->validation.size();
   const auto size = std::min(parts_->config.train.batch_size, puzzles);
-  const auto solved = solving(how);
+  const auto solved = solved_with(how);
   PuzzleTally tally;
   for (int64_t begin = world.rank() * size; begin < puzzles; begin += world.size() * size) {
     parts_->add_to(tally, rows_of(parts_->validation, begin, std::min(size, puzzles - begin)),
@@ -219,12 +200,30 @@ Metrics ReasoningTask::evaluate(const EquilibriumPlan& how, World& world) {
 Metrics ReasoningTask::stability(const EquilibriumPlan& how) {
   const auto some =
       rows_of(parts_->validation, 0, std::min(parts_->validation.size(), kStabilitySamples));
-  const auto solved = solving(how);
+  const auto solved = solved_with(how);
   return stability_metrics(model(), parts_->config.seed, 1, [&](int64_t) {
     std::vector<Equilibrated> equilibria;
     equilibria.push_back(parts_->solve(some.tensors[0], solved, 0).equilibrium);
     return equilibria;
   });
+}
+
+Metrics ReasoningTask::closing() {
+  const torch::NoGradGuard no_grad;
+  const PrecisionScope precision(parts_->config.precision, parts_->device);
+  const auto& puzzle = parts_->example;
+  const auto tokens = tokens_of(puzzle.question).unsqueeze(0).to(parts_->device);
+  const auto start = numbered_start(parts_->network, tokens, parts_->config.seed, 0);
+  const auto followed = follow(parts_->network, puzzle.question, start,
+                               solved_with(evaluation_options(parts_->config)));
+  std::string way;
+  for (const auto& grid : followed.way) {
+    if (!way.empty()) way += ' ';
+    way += sudoku_line(grid);
+  }
+  return {{"puzzle_question", sudoku_line(puzzle.question)},
+          {"puzzle_answer", sudoku_line(puzzle.answer)},
+          {"puzzle_way", way}};
 }
 
 int64_t ReasoningTask::validation_samples() const {

@@ -30,6 +30,8 @@ class ReasoningTask : public Task {
   Metrics evaluate(const EquilibriumPlan& how, World& world) override;
   /// ρ and ‖J‖_F of some puzzles.
   Metrics stability(const EquilibriumPlan& how) override;
+  /// One validation puzzle on its way to the answer, as texts.
+  Metrics closing() override;
   Goal goal() const override { return {.metric = "exact", .lower_is_better = false}; }
   int64_t validation_samples() const override;
   std::string sample_name() const override { return "puzzles"; }

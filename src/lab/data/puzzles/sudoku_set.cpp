@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include "core/require.h"
+#include "deq/lab/data/puzzles/sudoku_text.h"
 #include "deq/lab/io/atomic_file.h"
 #include "lab/base/random_streams.h"
 #include "lab/data/batches/in_parallel.h"
@@ -18,12 +19,6 @@ namespace {
 
 constexpr int64_t kMostTries = 1'000'000;  // at one puzzle
 constexpr int64_t kAtOnce = 2048;          // puzzles between two reports of progress
-
-std::string text_of(const SudokuGrid& grid) {
-  std::string text;
-  for (const auto digit : grid) text += digit == 0 ? '.' : static_cast<char>('0' + digit);
-  return text;
-}
 
 /// Puzzle `index` of a set: the first one of its tries, from one on, that is hard enough. Gives the
 /// number of that try too.
@@ -38,14 +33,6 @@ std::pair<Sudoku, int64_t> find_sudoku(const SudokuSetOptions& options, int64_t 
   throw Error(
       fmt::format("after {} tries there is no other Sudoku of {} × {} with a rating of {} or more",
                   kMostTries, options.shape.side(), options.shape.side(), options.least_rating));
-}
-
-/// Which shapes are told by their number of cells; of boxes that are not square, the flat ones.
-std::optional<SudokuShape> shape_of(size_t cells) {
-  for (const auto& shape : {SudokuShape{2, 2}, {2, 3}, {2, 4}, {3, 3}}) {
-    if (static_cast<size_t>(shape.cells()) == cells) return shape;
-  }
-  return std::nullopt;
 }
 
 /// One line of the table.
@@ -107,7 +94,7 @@ std::vector<Sudoku> make_sudokus(const SudokuSetOptions& options) {
     });
     // In order, so that it does not depend on the threads which of two equal ones is made anew.
     for (auto at = static_cast<size_t>(first); at < static_cast<size_t>(last); ++at) {
-      while (!known.insert(text_of(puzzles[at].question)).second) {
+      while (!known.insert(sudoku_line(puzzles[at].question)).second) {
         std::tie(puzzles[at], tries[at]) =
             find_sudoku(options, static_cast<int64_t>(at), tries[at] + 1);
       }
@@ -121,8 +108,8 @@ void write_sudokus(const std::filesystem::path& file, const SudokuSet& set,
                    const std::string& source) {
   std::string text = "source,question,answer,rating\n";
   for (const auto& puzzle : set.puzzles) {
-    text += fmt::format("{},{},{},{}\n", source, text_of(puzzle.question), text_of(puzzle.answer),
-                        puzzle.rating);
+    text += fmt::format("{},{},{},{}\n", source, sudoku_line(puzzle.question),
+                        sudoku_line(puzzle.answer), puzzle.rating);
   }
   write_file_atomically(file, text);
 }
@@ -142,7 +129,7 @@ SudokuSet read_sudokus(const std::filesystem::path& file) {
     line.next();
     const auto question = line.next(), answer = line.next();
     if (set.puzzles.empty()) {
-      const auto shape = shape_of(question.size());
+      const auto shape = sudoku_shape(question.size());
       require(shape.has_value(), "{}: a question of {} cells, where 16, 36, 64 or 81 are expected",
               line.where(), question.size());
       set.shape = *shape;

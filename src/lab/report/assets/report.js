@@ -235,7 +235,7 @@ function matrixTable(label, keys, columns, cell) {
 }
 
 /** What a run that is not the synthetic one is judged by; only columns with a number are shown. */
-const JUDGED = [['accuracy', 'Accuracy, %'], ['top5', 'Top 5, %'], ['perplexity', 'Perplexity'], ['mean_iou', 'Mean IoU, %'],
+const JUDGED = [['exact', 'Puzzles, %'], ['cells', 'Cells, %'], ['accuracy', 'Accuracy, %'], ['top5', 'Top 5, %'], ['perplexity', 'Perplexity'], ['mean_iou', 'Mean IoU, %'],
   ['pixel_accuracy', 'Pixels, %'], ['loss', 'Loss'], ['nfe_forward', 'Evaluations'], ['residual', 'Residual'], ['rho', 'ρ'],
   ['jacobian_norm', ['‖J‖', 'F']], ['step', 'Steps'], ['seconds', 'Seconds'], ['peak_memory_mib', 'Peak memory, MiB']];
 const withSubscript = ([text, below]) => [text, el('sub', {}, below)];
@@ -395,6 +395,35 @@ function tracesSection(runs) {
     () => curves.map((c, k) => line(run, c, (k + 1) / curves.length))));
   const last = () => shown.map(({ run, curves }) => line(run, curves.at(-1), 1));
   show('traces', grid('20rem', shown.length > 1 ? [panel('The last validation of each', last), ...own] : own), legend(group, runs));
+}
+
+/** A grid as a table; `given` and `right` are lines of as many cells. */
+function puzzleGrid(line, given, right) {
+  const side = Math.round(Math.sqrt(line.length));
+  const boxRows = Math.floor(Math.sqrt(side));
+  const boxColumns = side / boxRows;
+  const cell = (at) => {
+    const [rowNumber, column] = [Math.floor(at / side), at % side];
+    const edges = [column && column % boxColumns === 0 ? 'left' : '', rowNumber && rowNumber % boxRows === 0 ? 'top' : ''];
+    const kind = given[at] !== '.' ? 'given' : line[at] === '.' ? '' : line[at] === right[at] ? 'right' : 'wrong';
+    return el('td', { class: [kind, ...edges].join(' ').trim() || null }, line[at] === '.' ? '' : kind === 'wrong' ? el('s', {}, line[at]) : line[at]);
+  };
+  return el('table', { class: 'puzzle' }, el('tbody', {}, Array.from({ length: side }, (_, r) => el('tr', {},
+    Array.from({ length: side }, (__, c) => cell(r * side + c))))));
+}
+
+/** The last validation's puzzle, wherever its answer changes on the way. */
+function puzzleSection(runs) {
+  const last = (run, key) => list(run.metrics?.valid?.[key]).filter((v) => typeof v === 'string').at(-1);
+  const shown = runs.filter((run) => last(run, 'puzzle_way'));
+  if (!shown.length) return;
+  const titled = (title, line, given, right) => el('figure', {}, el('figcaption', {}, title), puzzleGrid(line, given, right));
+  show('puzzle', shown.map((run) => {
+    const [question, answer, way] = ['puzzle_question', 'puzzle_answer', 'puzzle_way'].map((key) => last(run, key) ?? '');
+    const steps = way.split(' ').map((line, k) => ({ line, evaluations: k + 1 })).filter(({ line }, k, all) => k === 0 || line !== all[k - 1].line);
+    const figures = steps.map(({ line, evaluations }) => titled(`After ${evaluations}`, line, question, answer));
+    return [el('h3', {}, run.label), el('div', { class: 'puzzles' }, titled('The question', question, question, answer), figures)];
+  }));
 }
 
 // ---------------------------------------------------------------- Figure 5, top: surfaces
@@ -638,7 +667,7 @@ try {
   const runs = prepareRuns(list(data.runs));
   reproductionSection(data.extras, runs);
   [warningsNotice, summarySection, surfaceSection, slicesSection, fitSection, evaluationsSection, sweepSection, tracesSection,
-    trainingSection, configSection].forEach((make) => make(runs));
+    puzzleSection, trainingSection, configSection].forEach((make) => make(runs));
   figure4Section(data.figure4);
   environmentSection(data.environment, runs);
   headings(data, runs);

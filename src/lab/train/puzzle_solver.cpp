@@ -1,0 +1,112 @@
+#include "deq/lab/train/puzzle_solver.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/require.h"
+#include "deq/core/precision.h"
+#include "deq/lab/base/errors.h"
+#include "deq/lab/data/puzzles/sudoku_dataset.h"
+#include "deq/lab/data/puzzles/sudoku_text.h"
+#include "deq/lab/settings/files.h"
+#include "deq/lab/train/experiment.h"
+#include "lab/train/model_state.h"
+#include "lab/train/reasoner_network.h"
+
+namespace deq::lab {
+namespace {
+
+ReasoningConfig reasoning_config_of(const std::filesystem::path& run,
+                                    const std::vector<std::string>& overrides) {
+  require_run(run);
+  const auto experiment = experiment_of(config_file(run), overrides);
+  require<UsageError>(
+      experiment == "reasoning",
+      "{} is a run of the experiment \"{}\", must be \"reasoning\": only that solves "
+      "puzzles",
+      run.string(), experiment);
+  return load_config<ReasoningConfig>(config_file(run), overrides);
+}
+
+/// A row for each thing that may stand in a cell.
+SudokuShape shape_in(const RunCheckpoint& checkpoint) {
+  const auto found = checkpoint.weights.find("embedding");
+  require(found != checkpoint.weights.end(), "{} holds no embedding of puzzles",
+          checkpoint.path.string());
+  const auto side = found->second.size(0) - 1;
+  const auto shape = sudoku_shape(static_cast<size_t>(side * side));
+  require(shape.has_value(), "{} is for grids of {} × {} cells, which are none",
+          checkpoint.path.string(), side, side);
+  return *shape;
+}
+
+bool answers(const SudokuShape& shape, const SudokuGrid& question, const SudokuGrid& grid) {
+  for (size_t cell = 0; cell < grid.size(); ++cell) {
+    if (grid[cell] == 0 || (question[cell] != 0 && question[cell] != grid[cell])) return false;
+  }
+  return solve_sudoku(shape, grid, 1).solutions == 1;
+}
+
+}  // namespace
+
+struct PuzzleSolver::Parts {
+  Parts(const ReasoningConfig& reasoning, torch::Device where, RunCheckpoint checkpoint)
+      : config(reasoning),
+        device(where),
+        shape(shape_in(checkpoint)),
+        how(solved_with(evaluation_options(config))),
+        network(make_reasoner(config, shape, device)),
+        warnings(std::move(checkpoint.warnings)) {
+    restore_tensors(model_tensors(*network), checkpoint.weights, checkpoint.path.string());
+    network->eval();
+  }
+
+  FollowedPuzzle from_start(const SudokuGrid& question, int64_t number) {
+    const auto tokens = tokens_of(question).unsqueeze(0).to(device);
+    return follow(network, question, numbered_start(network, tokens, config.seed, number), how);
+  }
+
+  ReasoningConfig config;
+  torch::Device device;
+  SudokuShape shape;
+  EquilibriumPlan how;
+  models::Reasoner network;
+  std::vector<std::string> warnings;
+};
+
+PuzzleSolver::PuzzleSolver(const std::filesystem::path& run, torch::Device device,
+                           WhichCheckpoint which, const std::vector<std::string>& overrides) {
+  const auto config = reasoning_config_of(run, overrides);
+  parts_ = std::make_unique<Parts>(config, device, read_run_checkpoint(run, which));
+}
+
+PuzzleSolver::~PuzzleSolver() = default;
+
+const SudokuShape& PuzzleSolver::shape() const {
+  return parts_->shape;
+}
+
+const std::vector<std::string>& PuzzleSolver::warnings() const {
+  return parts_->warnings;
+}
+
+PuzzleAnswer PuzzleSolver::solve(const SudokuGrid& question) {
+  const auto& shape = parts_->shape;
+  require(static_cast<int64_t>(question.size()) == shape.cells(),
+          "a puzzle of {} cells, but the model solves those of {} × {}", question.size(),
+          shape.side(), shape.side());
+  const torch::NoGradGuard no_grad;
+  const PrecisionScope scope(parts_->config.precision, parts_->device);
+  auto best = parts_->from_start(question, 0);
+  for (int64_t number = 1; number < parts_->config.reasoning.breadth; ++number) {
+    auto other = parts_->from_start(question, number);
+    if (other.solve.relative < best.solve.relative) best = std::move(other);
+  }
+  const bool right = answers(shape, question, best.answer);
+  return {.grid = std::move(best.answer),
+          .right = right,
+          .solve = std::move(best.solve),
+          .way = std::move(best.way)};
+}
+
+}  // namespace deq::lab

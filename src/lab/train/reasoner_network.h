@@ -1,0 +1,36 @@
+#pragma once
+
+#include <torch/types.h>
+
+#include <vector>
+
+#include "deq/lab/data/puzzles/sudoku.h"
+#include "deq/lab/settings/reasoning.h"
+#include "deq/models/reasoner/reasoner.h"
+
+// What training and using a reasoner have in common.
+
+namespace deq::lab {
+
+/// For puzzles of this shape, in the run's precision.
+models::Reasoner make_reasoner(const ReasoningConfig& config, const SudokuShape& shape,
+                               torch::Device device);
+
+/// As the solver of a plan has it, where training takes a few recursions at a time.
+EquilibriumPlan solved_with(const EquilibriumPlan& how);
+
+/// The start of a puzzle, or of a batch of them, that belongs to a number.
+State numbered_start(models::Reasoner& network, const torch::Tensor& questions, int64_t seed,
+                     int64_t number);
+
+/// One puzzle, followed to its answer.
+struct FollowedPuzzle {
+  SudokuGrid answer;
+  SampleReport solve;
+  std::vector<SudokuGrid> way;  ///< what the answer would have been after each evaluation
+};
+
+FollowedPuzzle follow(models::Reasoner& network, const SudokuGrid& question, const State& start,
+                      const EquilibriumPlan& how);
+
+}  // namespace deq::lab

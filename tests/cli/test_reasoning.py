@@ -1,0 +1,123 @@
+"""Puzzles: made, learnt, solved, from the first command to the last."""
+
+import json
+import shutil
+import unittest
+
+from program import ProgramTest
+
+CONFIG = """
+experiment = "reasoning"
+
+[data]
+path = "sudoku"
+
+[model]
+width = 32
+inner_multiple = 32
+inner_steps = 2
+damping = 0.95
+noise = 0.01
+start = "random"
+
+[solver.forward]
+max_evals = 12
+
+[reasoning]
+segments = 4
+
+[train]
+steps = 60
+batch_size = 32
+lr = 3e-3
+eval_every_steps = 30
+weight_average = 0.9
+
+[train.lr_schedule]
+warmup_steps = 10
+"""
+
+
+class Reasoning(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        self.deq("data", "make", "sudoku", "sudoku", "--boxes", "2x2", "--train", "200", "--test", "60")
+        (self.folder / "config.toml").write_text(CONFIG)
+
+    def train(self, run, *settings, status=0):
+        options = [word for setting in settings for word in ("--set", setting)]
+        return self.deq("train", "config.toml", "--out", run, *options, status=status)
+
+    def metrics(self, run, split="valid"):
+        lines = (self.folder / run / "metrics.jsonl").read_text().splitlines()
+        return [row for row in map(json.loads, lines) if row["split"] == split]
+
+    def question(self):
+        return (self.folder / "sudoku/test.csv").read_text().splitlines()[1].split(",")[1:3]
+
+    def test_learns_and_is_evaluated_deeper_and_broader(self):
+        self.train("run")
+        rows = self.metrics("run")
+        self.assertEqual([row["step"] for row in rows], [30, 60])
+        self.assertLess(rows[1]["loss"], rows[0]["loss"])
+        self.assertGreater(rows[1]["cells"], 30)  # 25 by chance
+        for name in ("exact", "rho", "residual", "nfe_forward"):
+            self.assertIn(name, rows[1])
+        more = json.loads(self.deq("eval", "run", "--json", "--set", "reasoning.breadth=3",
+                                   "--set", "solver.forward.max_evals=24").stdout)
+        self.assertIn("exact_first", more)
+        self.assertLess(more["residual"], rows[1]["residual"])
+        self.assertTrue((self.folder / "run/report.html").stat().st_size > 10000)
+
+    def test_a_resumed_run_ends_with_the_same_bits(self):
+        self.train("whole")
+        self.train("parts", "train.checkpoints.every_steps=20", "train.checkpoints.keep=9")
+        for file in (self.folder / "parts/checkpoints").iterdir():
+            if "40" not in file.name and "20" not in file.name:
+                file.unlink()
+        shutil.copytree(self.folder / "parts", self.folder / "again")
+        self.deq("train", "--resume", "again")
+        whole, again = (self.metrics(run)[-1] for run in ("whole", "again"))
+        for name in ("loss", "exact", "cells", "residual"):
+            self.assertEqual(whole[name], again[name])
+
+    def test_solves_a_puzzle_without_the_data(self):
+        self.train("run", "train.steps=30")
+        question, answer = self.question()
+        shutil.rmtree(self.folder / "sudoku")
+        (self.folder / "line.txt").write_text(question + "\n")
+        rows = [question[i:i + 4] for i in range(0, 16, 4)]
+        drawn = [f"{row[:2]}|{row[2:]}" for row in rows]
+        (self.folder / "drawn.txt").write_text("\n".join(drawn[:2] + ["--+--"] + drawn[2:]))
+        text = self.deq("predict", "run", "line.txt").stdout
+        self.assertEqual(text.splitlines()[3], "---+---")
+        self.assertRegex(text, "it (keeps|breaks) the rules; .* after [0-9]+ evaluations")
+        lines = self.deq("predict", "run", "line.txt", "drawn.txt", "--json").stdout.splitlines()
+        first, second = map(json.loads, lines)
+        self.assertEqual(first["answer"], second["answer"])
+        self.assertEqual(len(first["answer"]), 16)
+        self.assertEqual(len(first["way"]), first["evaluations"])
+        self.assertEqual(first["right"], first["answer"] == answer)
+
+    def test_bad_input_gets_one_sentence(self):
+        self.train("run", "train.steps=1", "train.lr_schedule.warmup_steps=0")
+        for name, text, complaint in (
+                ("short.txt", "12.", "a puzzle of 3 cells, where 16, 36, 64 or 81 are expected"),
+                ("word.txt", "hello", "it has other signs, too"),
+                ("large.txt", "9" + "." * 15, "a puzzle of 4 × 4 cells has the digit 9"),
+                ("other.txt", "." * 81, "a puzzle of 81 cells, but the model solves those of 4 × 4")):
+            (self.folder / name).write_text(text)
+            result = self.deq("predict", "run", name, status=1)
+            self.assertIn(complaint, result.stderr)
+            self.assertEqual(len(result.stderr.splitlines()), 1)
+        self.deq("predict", "run", "nowhere.txt", status=2)
+        (self.folder / "empty").mkdir()
+        result = self.train("bad", "data.path=empty", status=2)
+        self.assertIn("there is no empty/train.csv; deq data make sudoku makes one", result.stderr)
+        result = self.train("bad", "reasoning.breadth=2", 'model.start="fixed"', status=2)
+        self.assertIn('reasoning.breadth = 2 needs model.start = "random"', result.stderr)
+        self.assertFalse((self.folder / "bad").exists() and any((self.folder / "bad").glob("*.jsonl")))
+
+
+if __name__ == "__main__":
+    unittest.main()
