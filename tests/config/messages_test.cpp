@@ -198,11 +198,15 @@ TEST(ConfigMessages, LettersBeyondAscii) {
                     .ends_with(": not valid TOML: a quote in the middle of a word"))
         << word;
   }
-  EXPECT_EQ(message("seed = 2='\uFEF7\n"), "x.toml:2: not valid TOML: a second = in one value");
+  EXPECT_EQ(message("seed = 2='\uFEF7\n"),
+            "x.toml:2: not valid TOML: a = inside of a value; is a bracket before it not closed?");
   for (const std::string between : {"", "\n", " \n\t"}) {
     EXPECT_TRUE(message("seed = \"\"\"\\" + between + "\uFEF7\"\"\"\n")
                     .ends_with("a letter beyond ASCII after a backslash, which is not supported"));
   }
+  EXPECT_EQ(message("[train]\neval_budgets = [1, 2\nlr = 3\n"),
+            "x.toml:4: not valid TOML: a = inside of a value; is a bracket before it not closed?");
+  EXPECT_TRUE(message("precision = \"float\nseed = 1\n").starts_with("x.toml:2: not valid TOML: "));
   // Where they may be: in comments, in texts of all four kinds, and after a mark of the byte order.
   for (const std::string text :
        {R"("é\"é")", R"('é\')", "\"\"\"é\"\"é\n\"\"\"\"\"", "'''é''é\n'''''", "\"\uFEF7\"",

@@ -22,8 +22,6 @@ class Words {
   bool in_word() const { return in_word_; }
   bool in_value() const { return in_value_; }
 
-  void after_text() { in_word_ = false; }
-
   void see(char sign) {
     switch (sign) {
       case '\n':
@@ -114,7 +112,8 @@ void check_toml(std::string_view text, const std::string& source) {
               "a letter beyond ASCII after a backslash, which is not supported");
       }
       at = end;
-      words.after_text();
+      words.see(text[end - 1] == '\n' ? '\n'
+                                      : ' ');  // a text that is not closed ends with its line
       continue;
     }
     if (byte == '#') {
@@ -122,7 +121,8 @@ void check_toml(std::string_view text, const std::string& source) {
       continue;
     }
     check(is_ascii(byte), at, no_ascii);
-    check(byte != '=' || !words.in_value(), at, "a second = in one value");
+    check(byte != '=' || !words.in_value(), at,
+          "a = inside of a value; is a bracket before it not closed?");
     words.see(byte);
     if (byte == '.') check(++parts <= kMostKeyParts, at, many_parts);
     if (std::string_view("=,[]{}\n").find(byte) != std::string_view::npos) parts = 1;
