@@ -135,6 +135,19 @@ class Curves(PageTest):
             write_run(self.folder / name, lines)
         self.deq("report", *runs, "--out", "page.html")
 
+    def test_a_puzzle_is_drawn_wherever_its_answer_changes(self):
+        right, wrong, early = "1234341221434321", "1234341221434322", "2234341221434322"
+        self.report(run=[train_line(5), valid_line(5, puzzle_question="..343412........", puzzle_answer=right,
+                                                   puzzle_way=f"{early} {wrong} {wrong} {right}")])
+        titles, struck, given = self.ask("page.html", """() => [
+          [...document.querySelectorAll('#puzzle figcaption')].map((node) => node.textContent),
+          [...document.querySelectorAll('#puzzle figure')].map((node) => node.querySelectorAll('s').length),
+          document.querySelectorAll('#puzzle figure:last-child .given').length]""")
+        self.assertEqual(titles, ["The question", "After 1", "After 2", "After 4"])
+        self.assertEqual(struck, [0, 2, 1, 0])
+        self.assertEqual(given, 6)
+        self.assert_fits_a_phone("page.html")
+
     def test_few_points_get_markers_and_many_a_line(self):
         self.report(short=[train_line(5), valid_line(5)], long=[train_line(step) for step in range(30)])
         modes, points, room = self.ask("page.html", """() => [plotOf('train', 'loss').data.map((trace) => trace.mode),

@@ -405,8 +405,11 @@ function puzzleGrid(line, given, right) {
   const cell = (at) => {
     const [rowNumber, column] = [Math.floor(at / side), at % side];
     const edges = [column && column % boxColumns === 0 ? 'left' : '', rowNumber && rowNumber % boxRows === 0 ? 'top' : ''];
-    const kind = given[at] !== '.' ? 'given' : line[at] === '.' ? '' : line[at] === right[at] ? 'right' : 'wrong';
-    return el('td', { class: [kind, ...edges].join(' ').trim() || null }, line[at] === '.' ? '' : kind === 'wrong' ? el('s', {}, line[at]) : line[at]);
+    const blank = line[at] === '.';
+    const wrong = !blank && line[at] !== right[at];
+    const kinds = [given[at] !== '.' ? 'given' : '', wrong ? 'wrong' : ''];
+    const text = blank ? '' : line[at];
+    return el('td', { class: [...kinds, ...edges].filter(Boolean).join(' ') || null }, wrong ? el('s', {}, text) : text);
   };
   return el('table', { class: 'puzzle' }, el('tbody', {}, Array.from({ length: side }, (_, r) => el('tr', {},
     Array.from({ length: side }, (__, c) => cell(r * side + c))))));
