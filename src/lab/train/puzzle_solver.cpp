@@ -105,7 +105,7 @@ PuzzleAnswer PuzzleSolver::solve(const SudokuGrid& question) {
   const bool right = answers(shape, question, best.answer);
   return {.grid = std::move(best.answer),
           .right = right,
-          .solve = std::move(best.solve),
+          .solve = best.solve,
           .way = std::move(best.way)};
 }
 
