@@ -146,7 +146,6 @@ class Curves(PageTest):
         self.assertEqual(titles, ["The question", "After 1", "After 2", "After 4"])
         self.assertEqual(struck, [0, 2, 1, 0])
         self.assertEqual(given, 6)
-        self.assert_fits_a_phone("page.html")
 
     def test_few_points_get_markers_and_many_a_line(self):
         self.report(short=[train_line(5), valid_line(5)], long=[train_line(step) for step in range(30)])
