@@ -1,12 +1,10 @@
 #include "deq/lab/train/puzzle_solver.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "core/require.h"
 #include "deq/core/precision.h"
 #include "deq/lab/base/errors.h"
-#include "deq/lab/data/puzzles/sudoku_dataset.h"
 #include "deq/lab/data/puzzles/sudoku_text.h"
 #include "deq/lab/settings/files.h"
 #include "deq/lab/train/experiment.h"
@@ -62,8 +60,7 @@ struct PuzzleSolver::Parts {
   }
 
   FollowedPuzzle from_start(const SudokuGrid& question, int64_t number) {
-    const auto tokens = tokens_of(question).unsqueeze(0).to(device);
-    return follow(network, question, numbered_start(network, tokens, config.seed, number), how);
+    return follow(network, question, how, config.seed, number);
   }
 
   ReasoningConfig config;

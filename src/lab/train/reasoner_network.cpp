@@ -46,16 +46,18 @@ State numbered_start(models::Reasoner& network, const torch::Tensor& questions, 
   return network->start_of(questions);
 }
 
-FollowedPuzzle follow(models::Reasoner& network, const SudokuGrid& question, const State& start,
-                      const EquilibriumPlan& how) {
+FollowedPuzzle follow(models::Reasoner& network, const SudokuGrid& question,
+                      const EquilibriumPlan& how, int64_t seed, int64_t number) {
   FollowedPuzzle followed;
   const auto& options = network->options();
   const auto answer_of = [&](const torch::Tensor& slab) {  // it comes first in the state
     const auto answer = slab.narrow(1, 0, options.tokens * options.width);
     return network->read(answer.view({1, options.tokens, options.width}));
   };
-  const auto output = network->forward(tokens_of(question).unsqueeze(0).to(start[0].device()),
-                                       start, how, [&](const Progress& progress) {
+  const auto device = network->parameters().front().device();
+  const auto tokens = tokens_of(question).unsqueeze(0).to(device);
+  const auto output = network->forward(tokens, numbered_start(network, tokens, seed, number), how,
+                                       [&](const Progress& progress) {
                                          followed.way.push_back(grid_of(answer_of(progress.z)));
                                          return true;
                                        });

@@ -30,7 +30,8 @@ struct FollowedPuzzle {
   std::vector<SudokuGrid> way;  ///< what the answer would have been after each evaluation
 };
 
-FollowedPuzzle follow(models::Reasoner& network, const SudokuGrid& question, const State& start,
-                      const EquilibriumPlan& how);
+/// From the start that belongs to a number.
+FollowedPuzzle follow(models::Reasoner& network, const SudokuGrid& question,
+                      const EquilibriumPlan& how, int64_t seed, int64_t number);
 
 }  // namespace deq::lab

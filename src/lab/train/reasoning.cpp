@@ -212,10 +212,9 @@ Metrics ReasoningTask::closing() {
   const torch::NoGradGuard no_grad;
   const PrecisionScope precision(parts_->config.precision, parts_->device);
   const auto& puzzle = parts_->example;
-  const auto tokens = tokens_of(puzzle.question).unsqueeze(0).to(parts_->device);
-  const auto start = numbered_start(parts_->network, tokens, parts_->config.seed, 0);
-  const auto followed = follow(parts_->network, puzzle.question, start,
-                               solved_with(evaluation_options(parts_->config)));
+  const auto followed =
+      follow(parts_->network, puzzle.question, solved_with(evaluation_options(parts_->config)),
+             parts_->config.seed, 0);
   std::string way;
   for (const auto& grid : followed.way) {
     if (!way.empty()) way += ' ';
