@@ -4,28 +4,16 @@
 
 #include "core/require.h"
 #include "deq/core/precision.h"
-#include "deq/lab/base/errors.h"
 #include "deq/lab/data/images/image_transform.h"
-#include "deq/lab/settings/files.h"
 #include "deq/lab/settings/vision.h"
 #include "deq/lab/train/experiment.h"
 #include "lab/train/image_classifier.h"
 #include "lab/train/image_sets.h"
 #include "lab/train/model_state.h"
+#include "lab/train/run_config.h"
 
 namespace deq::lab {
 namespace {
-
-VisionConfig vision_config_of(const std::filesystem::path& run,
-                              const std::vector<std::string>& overrides) {
-  require_run(run);
-  const auto experiment = experiment_of(config_file(run), overrides);
-  require<UsageError>(experiment == "vision",
-                      "{} is a run of the experiment \"{}\", must be \"vision\": only that "
-                      "classifies images",
-                      run.string(), experiment);
-  return load_config<VisionConfig>(config_file(run), overrides);
-}
 
 std::vector<std::string> numbers_below(int64_t count) {
   std::vector<std::string> names;
@@ -74,7 +62,7 @@ struct Predictor::Parts {
 
 Predictor::Predictor(const std::filesystem::path& run, torch::Device device, WhichCheckpoint which,
                      const std::vector<std::string>& overrides) {
-  const auto config = vision_config_of(run, overrides);
+  const auto config = run_config_of<VisionConfig>(run, overrides, "vision", "classifies images");
   parts_ = std::make_unique<Parts>(config, device, read_run_checkpoint(run, which));
 }
 

@@ -4,27 +4,14 @@
 
 #include "core/require.h"
 #include "deq/core/precision.h"
-#include "deq/lab/base/errors.h"
 #include "deq/lab/data/puzzles/sudoku_text.h"
-#include "deq/lab/settings/files.h"
 #include "deq/lab/train/experiment.h"
 #include "lab/train/model_state.h"
 #include "lab/train/reasoner_network.h"
+#include "lab/train/run_config.h"
 
 namespace deq::lab {
 namespace {
-
-ReasoningConfig reasoning_config_of(const std::filesystem::path& run,
-                                    const std::vector<std::string>& overrides) {
-  require_run(run);
-  const auto experiment = experiment_of(config_file(run), overrides);
-  require<UsageError>(
-      experiment == "reasoning",
-      "{} is a run of the experiment \"{}\", must be \"reasoning\": only that solves "
-      "puzzles",
-      run.string(), experiment);
-  return load_config<ReasoningConfig>(config_file(run), overrides);
-}
 
 /// A row for each thing that may stand in a cell.
 SudokuShape shape_in(const RunCheckpoint& checkpoint) {
@@ -73,7 +60,7 @@ struct PuzzleSolver::Parts {
 
 PuzzleSolver::PuzzleSolver(const std::filesystem::path& run, torch::Device device,
                            WhichCheckpoint which, const std::vector<std::string>& overrides) {
-  const auto config = reasoning_config_of(run, overrides);
+  const auto config = run_config_of<ReasoningConfig>(run, overrides, "reasoning", "solves puzzles");
   parts_ = std::make_unique<Parts>(config, device, read_run_checkpoint(run, which));
 }
 

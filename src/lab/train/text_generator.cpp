@@ -8,26 +8,15 @@
 #include "deq/core/precision.h"
 #include "deq/lab/base/errors.h"
 #include "deq/lab/data/text/vocabulary.h"
-#include "deq/lab/settings/files.h"
 #include "deq/lab/settings/language.h"
 #include "deq/lab/train/experiment.h"
 #include "lab/data/text/word_reader.h"
 #include "lab/train/language_network.h"
 #include "lab/train/model_state.h"
+#include "lab/train/run_config.h"
 
 namespace deq::lab {
 namespace {
-
-LanguageConfig language_config_of(const std::filesystem::path& run,
-                                  const std::vector<std::string>& overrides) {
-  require_run(run);
-  const auto experiment = experiment_of(config_file(run), overrides);
-  require<UsageError>(
-      experiment == "language",
-      "{} is a run of the experiment \"{}\", must be \"language\": only that generates text",
-      run.string(), experiment);
-  return load_config<LanguageConfig>(config_file(run), overrides);
-}
 
 Vocabulary vocabulary_of(const RunCheckpoint& checkpoint) {
   require(!checkpoint.classes.empty(), "{} does not say its words", checkpoint.path.string());
@@ -112,7 +101,7 @@ TextGenerator::TextGenerator(const std::filesystem::path& run, const SamplingOpt
                              torch::Device device, WhichCheckpoint which,
                              const std::vector<std::string>& overrides) {
   validate_sampling(sampling);
-  const auto config = language_config_of(run, overrides);
+  const auto config = run_config_of<LanguageConfig>(run, overrides, "language", "generates text");
   parts_ = std::make_unique<Parts>(config, sampling, device, read_run_checkpoint(run, which));
   read("");
 }
