@@ -50,7 +50,9 @@ TEST_F(Augmented, ASampleIsTheTransformedImage) {
 TEST_F(Augmented, TheGatherGivesTheSameBits) {
   const ImageTransform small{.size = 20, .crop = PaddedCrop{.padding = 3}};
   const ImageTransform large{.size = 37, .crop = PaddedCrop{.padding = 9, .margin = Margin::Mean}};
-  for (const auto& transform : {cifar_training(), cifar_evaluation(), small, large}) {
+  auto erased = cifar_training();
+  erased.erased = 16;
+  for (const auto& transform : {cifar_training(), cifar_evaluation(), small, large, erased}) {
     const Normalisation normalisation(transform);
     std::vector<int64_t> chosen;
     std::vector<Window> windows;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/rng.h"
@@ -111,6 +112,41 @@ TEST_F(Transforms, EveryPaddedWindowIsEquallyLikely) {
       ((counts.to(torch::kFloat64) - expected).square() / expected).sum().item<double>();
   EXPECT_LT(statistic, 161 + 6 * 18);
   EXPECT_GT(statistic, 161 - 6 * 18);
+}
+
+// The middle of the hole is drawn over the whole image; beyond the edges there is nothing to erase.
+TEST_F(Transforms, AnErasedSquareIsTheMeanColour) {
+  auto resized = imagenet_training();
+  resized.size = 32;
+  const auto image = random_image(40, 32);
+  for (auto transform : {cifar_training(), resized}) {
+    const auto plain = transform;
+    transform.erased = 7;
+    auto middles = torch::zeros({2, 32}, torch::kInt64);
+    for (int64_t i = 0; i < 200; ++i) {
+      const auto hole = draw_window(transform, {40, 32}, key(i)).hole;
+      auto expected = transform_image(image, plain, key(i));
+      for (int64_t y = 0; y < 32; ++y) {
+        for (int64_t x = 0; x < 32; ++x) {
+          if (y >= hole.top && y < hole.top + 7 && x >= hole.left && x < hole.left + 7) {
+            expected.select(1, y).select(1, x).zero_();
+          }
+        }
+      }
+      EXPECT_TRUE(transform_image(image, transform, key(i)).equal(expected)) << i;
+      middles[0][hole.top + 3] += 1;
+      middles[1][hole.left + 3] += 1;
+    }
+    EXPECT_GT((middles > 0).sum().item<int64_t>(), 55);  // of 64; that one is never drawn: 0.2%
+  }
+  const auto encoded = encode_jpeg(smooth_image(200, 200));
+  resized.erased = 32;
+  const auto hole = draw_window(resized, {200, 200}, key(0)).hole;
+  const auto out = transform_encoded(encoded, resized, key(0));
+  EXPECT_EQ(
+      out[0][std::clamp<int64_t>(hole.top + 16, 0, 31)][std::clamp<int64_t>(hole.left + 16, 0, 31)]
+          .item<float>(),
+      0);
 }
 
 TEST_F(Transforms, WithoutFlipNothingIsMirrored) {
@@ -258,6 +294,8 @@ TEST_F(Transforms, MisuseIsNamed) {
     return std::string();
   };
   EXPECT_EQ(complaint({.size = 0}), "transform: size = 0, must be ≥ 1");
+  EXPECT_EQ(complaint({.erased = 33}),
+            "transform: erased = 33, must be 0 to 32, the size of what comes out");
   EXPECT_EQ(complaint({.crop = PaddedCrop{.padding = -1}}), "transform: padding = -1, must be ≥ 0");
   EXPECT_EQ(complaint({.crop = CentreCrop{.shorter_side = 31}}),
             "transform: shorter_side = 31, must be 0 or ≥ 32, the size of what comes out");

@@ -53,6 +53,9 @@ void describe(Visitor& v, ImageData& data) {
       "margin", data.margin, kMargins,
       "With transform cifar10: what lies around an image that a crop may leave. black is what the "
       "authors do; mean is the colour that becomes 0.");
+  v.number("erased", data.erased, at_least(0),
+           "Side of a square at random, in pixels, of each augmented image that becomes the mean "
+           "colour; 0 erases nothing.");
 }
 
 template <class Visitor>

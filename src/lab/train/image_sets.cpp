@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/require.h"
 #include "deq/core/error.h"
 #include "deq/lab/base/errors.h"
 #include "deq/lab/data/images/augmented_tensor_batches.h"
@@ -31,6 +32,7 @@ ImageTransform transform_of(const ImageData& data, bool training) {
   }
   if (auto* padded = std::get_if<PaddedCrop>(&transform.crop)) padded->margin = data.margin;
   transform.size = data.image_size;
+  if (random) transform.erased = data.erased;
   return transform;
 }
 
@@ -147,6 +149,9 @@ ImageSets from_disk(const VisionConfig& config) {
 }  // namespace
 
 ImageSets open_image_sets(const VisionConfig& config, torch::Device device) {
+  require<UsageError>(config.data.erased <= config.data.image_size,
+                      "data.erased = {}, must be at most data.image_size = {}", config.data.erased,
+                      config.data.image_size);
   return config.data.transform == ImagePreparation::Cifar10 ? in_memory(config, device)
                                                             : from_disk(config);
 }

@@ -37,6 +37,7 @@ struct ImageData {
   std::optional<int64_t> valid_samples{};
   bool augment = true;
   Margin margin = Margin::Black;  ///< with crops that have one
+  int64_t erased = 0;  ///< ≥ 0; side of a square of each training image, where it is augmented
 };
 
 enum class ResNetDepth { Layers18, Layers50, Layers101 };

@@ -6,7 +6,7 @@ namespace deq::lab {
 namespace {
 
 // Rows of the small table that goes to the device in one copy.
-enum PixelRow : int64_t { kSample, kTop, kLeft, kMirrored, kRows };
+enum PixelRow : int64_t { kSample, kTop, kLeft, kMirrored, kHoleTop, kHoleLeft, kHoleSide, kRows };
 
 torch::Tensor describe_image(const int64_t* chosen, const std::vector<Window>& windows) {
   const auto count = static_cast<int64_t>(windows.size());
@@ -18,6 +18,9 @@ torch::Tensor describe_image(const int64_t* chosen, const std::vector<Window>& w
     row[kTop * count + i] = window.top;
     row[kLeft * count + i] = window.left;
     row[kMirrored * count + i] = window.mirrored ? 1 : 0;
+    row[kHoleTop * count + i] = window.hole.top;
+    row[kHoleLeft * count + i] = window.hole.left;
+    row[kHoleSide * count + i] = window.hole.side;
   }
   return rows;
 }
@@ -67,7 +70,16 @@ torch::Tensor gather_batch(const torch::Tensor& images, const int64_t* chosen,
       images.take(plane * (source_height * source_width) + pixel.unsqueeze(1))
           .to(torch::kInt64)
           .masked_fill_(inside.logical_not_().unsqueeze(1), Normalisation::kOutside);
-  return values.take(pixels + channel * Normalisation::kEntries);
+  auto batch = values.take(pixels + channel * Normalisation::kEntries);
+  // One transform drew all windows.
+  if (windows.front().hole.side == 0) return batch;
+  const auto in_hole = [&](PixelRow first, int64_t count) {
+    const auto offset = torch::arange(count, numbers) - column(first);
+    return (offset >= 0).logical_and_(offset < column(kHoleSide));
+  };
+  const auto erased =
+      in_hole(kHoleTop, height).unsqueeze(2).logical_and(in_hole(kHoleLeft, width).unsqueeze(1));
+  return batch.masked_fill_(erased.unsqueeze(1), 0.0F);
 }
 
 }  // namespace deq::lab

@@ -16,6 +16,15 @@ Row cut(int64_t first, int64_t count, int64_t limit) {
   return {before, inside, count - before - inside};
 }
 
+/// What comes out is `height` × `width` with three channels.
+void erase(const Hole& hole, int64_t height, int64_t width, float* out) {
+  const auto rows = cut(hole.top, hole.side, height), columns = cut(hole.left, hole.side, width);
+  for (int64_t channel = 0; channel < 3; ++channel, out += height * width) {
+    auto* row = out + (hole.top + rows.before) * width + hole.left + columns.before;
+    for (int64_t y = 0; y < rows.inside; ++y, row += width) std::fill_n(row, columns.inside, 0.0F);
+  }
+}
+
 }  // namespace
 
 Normalisation::Normalisation(const ImageTransform& transform) {
@@ -55,6 +64,7 @@ void normalise(const Pixels& image, const Window& window, const Normalisation& n
   const auto columns = cut(window.left, window.width, image.size.width);
   const auto rows = cut(window.top, window.height, image.size.height);
   const auto step = image.column_stride;
+  auto* const first = out;
   for (int64_t channel = 0; channel < 3; ++channel) {
     const auto* value_of = normalisation.channel(channel);
     const auto outside = value_of[Normalisation::kOutside];
@@ -73,6 +83,7 @@ void normalise(const Pixels& image, const Window& window, const Normalisation& n
     }
     out = std::fill_n(out, rows.after * window.width, outside);
   }
+  erase(window.hole, window.height, window.width, first);
 }
 
 }  // namespace deq::lab

@@ -61,7 +61,8 @@ torch::Tensor normalised(const torch::Tensor& image, const Window& window,
 torch::Tensor finish_resized(const torch::Tensor& image, const Window& window,
                              const ImageTransform& transform) {
   const ImageSize size{transform.size, transform.size};
-  const Window whole{.height = size.height, .width = size.width, .mirrored = window.mirrored};
+  const Window whole{
+      .height = size.height, .width = size.width, .mirrored = window.mirrored, .hole = window.hole};
   return normalised(resized(cut_out(image, window), size), whole, transform);
 }
 
@@ -77,14 +78,21 @@ Window scaled(const Window& window, const ImageSize& from, const ImageSize& to) 
   const auto left = window.left * to.width / from.width;
   const auto bottom = (window.top + window.height) * to.height / from.height;
   const auto right = (window.left + window.width) * to.width / from.width;
-  return {top, left, std::max<int64_t>(bottom - top, 1), std::max<int64_t>(right - left, 1),
-          window.mirrored};
+  auto there = window;
+  there.top = top;
+  there.left = left;
+  there.height = std::max<int64_t>(bottom - top, 1);
+  there.width = std::max<int64_t>(right - left, 1);
+  return there;
 }
 
 }  // namespace
 
 void validate(const ImageTransform& transform) {
   require(transform.size >= 1, "transform: size = {}, must be ≥ 1", transform.size);
+  require(transform.erased >= 0 && transform.erased <= transform.size,
+          "transform: erased = {}, must be 0 to {}, the size of what comes out", transform.erased,
+          transform.size);
   std::visit([&](const auto& crop) { validate_crop(crop, transform.size); }, transform.crop);
   for (size_t channel = 0; channel < 3; ++channel) {
     const auto mean = transform.mean[channel], deviation = transform.deviation[channel];

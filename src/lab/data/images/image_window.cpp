@@ -86,6 +86,12 @@ Window draw_window(const ImageTransform& transform, const ImageSize& image, uint
       [&](const auto& crop) { return draw_resized(crop, transform.size, image, numbers); },
       transform.crop);
   window.mirrored = mirrored;
+  if (const auto side = transform.erased; side > 0) {
+    // Its middle lies anywhere, so that what is near an edge is erased as often as the rest.
+    window.hole = {.top = numbers.below(transform.size) - side / 2,
+                   .left = numbers.below(transform.size) - side / 2,
+                   .side = side};
+  }
   return window;
 }
 

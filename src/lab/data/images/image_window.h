@@ -7,10 +7,18 @@
 
 namespace deq::lab {
 
+/// A square of what comes out that holds the mean colour; it may reach beyond the edges.
+struct Hole {
+  int64_t top = 0, left = 0, side = 0;
+
+  bool operator==(const Hole&) const = default;
+};
+
 /// The part of an image that a transform takes; it may reach beyond the image's edges.
 struct Window {
   int64_t top = 0, left = 0, height = 0, width = 0;
   bool mirrored = false;
+  Hole hole{};
 
   bool operator==(const Window&) const = default;
 };
