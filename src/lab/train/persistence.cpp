@@ -113,6 +113,13 @@ TrainingState Persistence::load_newest(const TrainingState& otherwise,
       require_classes(classes_in(found->file.metadata), task_.classes(), found->path.string());
       auto stored = found->file.tensors;
       carried = taken_out(stored, kCarriedPrefix);
+      // Older runs kept no means of buffers: what they hold is the trained one.
+      for (const auto& [name, mean] : average_.means()) {
+        const auto found_mean = stored.find(name);
+        if (found_mean != stored.end()) {
+          stored.try_emplace(std::string(kTrainedPrefix) + name, found_mean->second);
+        }
+      }
       restore_tensors(tensors(), stored, found->path.string());
       state = TrainingState::from_json(text->second);
       // The run may have been killed right after it was written.

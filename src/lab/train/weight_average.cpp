@@ -9,11 +9,15 @@ namespace deq::lab {
 
 WeightAverage::WeightAverage(torch::nn::Module& model, double decay) : decay_(decay) {
   if (!active()) return;
-  for (const auto& item : model.named_parameters()) {
-    const auto mean = item.value().detach().clone();
-    means_[item.key()] = mean;
+  const auto keep = [this](const std::string& name, const torch::Tensor& tensor) {
+    const auto mean = tensor.detach().clone();
+    means_[name] = mean;
     means_in_order_.push_back(mean);
-    parameters_.push_back(item.value());
+    in_model_.push_back(tensor);
+  };
+  for (const auto& item : model.named_parameters()) keep(item.key(), item.value());
+  for (const auto& item : model.named_buffers()) {
+    if (item.value().is_floating_point()) keep(item.key(), item.value());
   }
 }
 
@@ -22,18 +26,18 @@ void WeightAverage::update(int64_t step) {
   const torch::NoGradGuard no_grad;
   const auto steps = static_cast<double>(step);
   const double kept = std::min(decay_, (1 + steps) / (10 + steps));
-  at::_foreach_lerp_(means_in_order_, parameters_, 1 - kept);
+  at::_foreach_lerp_(means_in_order_, in_model_, 1 - kept);
 }
 
 WeightAverage::InPlace::InPlace(WeightAverage& average) : average_(average) {
   const torch::NoGradGuard no_grad;
-  for (const auto& parameter : average.parameters_) trained_.push_back(parameter.detach().clone());
-  if (average.active()) at::_foreach_copy_(average.parameters_, average.means_in_order_);
+  for (const auto& tensor : average.in_model_) trained_.push_back(tensor.detach().clone());
+  if (average.active()) at::_foreach_copy_(average.in_model_, average.means_in_order_);
 }
 
 WeightAverage::InPlace::~InPlace() {
   const torch::NoGradGuard no_grad;
-  if (average_.active()) at::_foreach_copy_(average_.parameters_, trained_);
+  if (average_.active()) at::_foreach_copy_(average_.in_model_, trained_);
 }
 
 }  // namespace deq::lab
