@@ -299,17 +299,20 @@ class NewtonKrylov:
 SolverOptions = Union[Picard, Anderson, Broyden, LimitedBroyden, NewtonKrylov]
 
 class Implicit:
-    """Exact: u (I − J) = g, solved as the fixed point of u ↦ uJ + g."""
+    """Exact: u (I − J) = g, solved as the fixed point of u ↦ uJ + g. With `twice` it can be differentiated again
+    (create_graph), to any order."""
 
     def __init__(
         self,
         *,
         solver: SolverOptions = ...,
+        twice: bool = False,
     ) -> None: ...
     def replace(
         self,
         *,
         solver: SolverOptions = ...,
+        twice: bool = ...,
     ) -> Self:
         """The same with these fields changed."""
 
@@ -318,6 +321,8 @@ class Implicit:
 
     @property
     def solver(self) -> SolverOptions: ...
+    @property
+    def twice(self) -> bool: ...
     def __eq__(self, other: object) -> bool: ...
     def __hash__(self) -> int: ...
 

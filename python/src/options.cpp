@@ -165,9 +165,12 @@ void bind_solvers(py::module_& module) {
 
 void bind_gradients(py::module_& module) {
   gradient<Implicit>(module, "Implicit",
-                     "Exact: u (I − J) = g, solved as the fixed point of u ↦ uJ + g.")
+                     "Exact: u (I − J) = g, solved as the fixed point of u ↦ uJ + g. With `twice` "
+                     "it can be differentiated again (create_graph), to any order.")
       .field(
           "solver", [](auto& o) -> auto& { return o.solver; })
+      .field(
+          "twice", [](auto& o) -> auto& { return o.twice; })
       .done();
   gradient<Truncated>(module, "Truncated",
                       "The first terms of the Neumann series: u = g (I + J + … + Jᵏ), k = terms.")

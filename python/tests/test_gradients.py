@@ -130,7 +130,18 @@ def test_the_penaltys_gradient_is_that_of_the_dense_jacobian(cell, x):
     assert (found * direction).sum().item() == pytest.approx(difference, rel=1e-5)
 
 
+def test_the_implicit_gradient_can_be_differentiated_again(cell, x):
+    gradient = deq.Implicit(solver=deq.Broyden(rtol=1e-13, max_evals=100), twice=True)
+    layer = deq.Equilibrium(cell, forward=FORWARD, gradient=gradient)
+    parameters = list(layer.parameters())
+
+    def value(x, *_):
+        return layer(x).z
+
+    assert torch.autograd.gradgradcheck(value, (x.requires_grad_(), *parameters), eps=1e-5, atol=1e-6)
+
+
 def test_a_second_derivative_of_the_implicit_gradient_is_refused(cell, x):
     eq = deq.Equilibrium(cell)(x.requires_grad_())
-    with pytest.raises(RuntimeError, match="use the Unrolled gradient"):
+    with pytest.raises(RuntimeError, match="set Implicit::twice, or use the Unrolled gradient"):
         torch.autograd.grad(eq.z.sum(), x, create_graph=True)

@@ -90,6 +90,28 @@ AdjointRule make_rule(const GradientOptions& options, OnFailure on_failure) {
   return {};
 }
 
+/// A step as a function of z and of the tensors in its context that have gradients; and those.
+std::pair<ExplicitMap, std::vector<torch::Tensor>> explicit_map(const BoundStep& step) {
+  std::vector<size_t> places;
+  std::vector<torch::Tensor> arguments;
+  for (size_t i = 0; i < step.context.size(); ++i) {
+    if (!step.context[i].defined() || !step.context[i].requires_grad()) continue;
+    places.push_back(i);
+    arguments.push_back(step.context[i]);
+  }
+  const auto f = [step, places](const std::vector<torch::Tensor>& at) {
+    auto other = step;
+    for (size_t i = 0; i < places.size(); ++i) other.context[places[i]] = at[i + 1];
+    return other(at[0]);
+  };
+  return {f, arguments};
+}
+
+bool differentiates_twice(const GradientOptions& options) {
+  const auto* implicit = std::get_if<Implicit>(&options);
+  return implicit != nullptr && implicit->twice;
+}
+
 Problem problem_of(RecordedStep& recorded) {
   return {.f = [&recorded](const torch::Tensor& slab) { return recorded.f(slab); },
           .z_buffer = recorded.z_buffer(),
@@ -213,12 +235,13 @@ Equilibrated EquilibriumImpl::solve(const EquilibriumPlan& plan, const Inputs& i
   const auto start = layout.pack(z0);
   const bool grad = torch::GradMode::is_enabled();
   const bool implicit = grad && plan.rule_;
+  const bool twice = implicit && differentiates_twice(plan.options_.gradient);
   if (implicit) recordings_->unrolled.forget();  // whoever unrolls does so at first, if at all
   // A pass without gradients gives its recording back at once and is linearised by an evaluation of
   // its own, if ever: what prepare() draws in training would then be drawn anew.
   std::shared_ptr<RecordedStep> recorded;
   const bool evaluates = !grad && !cell_->is_training();
-  if (implicit || evaluates) {
+  if ((implicit && !twice) || evaluates) {
     recorded = record(plan, {.cell = cell_,
                              .layout = layout,
                              .inputs = inputs,
@@ -245,8 +268,14 @@ Equilibrated EquilibriumImpl::solve(const EquilibriumPlan& plan, const Inputs& i
     if (recorded) tape.loan = std::make_shared<Loan<RecordedStep>>(std::move(recorded));
     const auto& at = tape.linearize();
     if (plan.options_.one_more_step) z = products_of(at).f().detach();
-    z = tape.loan ? attach_recorded_adjoint(z, inputs, at, tape.loan, plan.rule_, result.adjoint_)
-                  : attach_adjoint(z, at, plan.rule_, result.adjoint_);
+    if (twice) {
+      const auto [f, arguments] = explicit_map(tape.f());
+      z = attach_differentiable_adjoint(z, at, f, arguments, plan.rule_, result.adjoint_);
+    } else if (tape.loan) {
+      z = attach_recorded_adjoint(z, inputs, at, tape.loan, plan.rule_, result.adjoint_);
+    } else {
+      z = attach_adjoint(z, at, plan.rule_, result.adjoint_);
+    }
   } else if (const auto* phantom = std::get_if<Phantom>(&plan.options_.gradient);
              phantom != nullptr && grad) {
     for (int64_t k = 0; k < phantom->steps; ++k) {

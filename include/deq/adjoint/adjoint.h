@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "deq/core/linearization.h"
 #include "deq/core/report.h"
@@ -27,5 +28,16 @@ AdjointRule truncated_rule(int64_t terms);
 /// differentiated twice, and says so.
 torch::Tensor attach_adjoint(const torch::Tensor& value, const Linearization& at, AdjointRule rule,
                              std::shared_ptr<Report> report);
+
+/// A function of explicit arguments, the first of them z, with a graph to all it depends on.
+using ExplicitMap = std::function<torch::Tensor(const std::vector<torch::Tensor>& arguments)>;
+
+/// The same, and its gradient can be differentiated again, to any order: u too is an equilibrium,
+/// of u ↦ uJ + g, and gets its gradient in this very way. `at` was made from f(z, arguments), where
+/// `arguments` are all tensors in its graph that have a history of their own.
+torch::Tensor attach_differentiable_adjoint(const torch::Tensor& value, const Linearization& at,
+                                            ExplicitMap f,
+                                            const std::vector<torch::Tensor>& arguments,
+                                            AdjointRule rule, std::shared_ptr<Report> report);
 
 }  // namespace deq

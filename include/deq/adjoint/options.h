@@ -15,6 +15,9 @@ namespace deq {
 /// no product with J: a budget of k evaluations is one of k products.
 struct Implicit {
   SolverOptions solver = Broyden{.tol = {.rtol = 1e-4}};
+  /// Whether the gradient can be differentiated again (create_graph), to any order. Such a layer is
+  /// evaluated, not replayed.
+  bool twice = false;
 };
 
 /// The first terms of the Neumann series: u = g (I + J + … + Jᵏ), k = terms products with J.

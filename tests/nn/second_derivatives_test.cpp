@@ -1,0 +1,160 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/autograd.h>
+
+#include "deq/core/error.h"
+#include "deq/jacobian/frobenius.h"
+#include "deq/nn/equilibrium.h"
+#include "support/cells.h"
+#include "support/differences.h"
+#include "support/seed.h"
+
+// Implicit::twice: gradients of gradients, against differences of gradients and against unrolled
+// steps.
+
+namespace deq {
+namespace {
+
+using test::f64;
+
+constexpr int64_t kTwiceBatch = 2, kTwiceDim = 4;
+
+class SecondDerivatives : public test::Seeded {
+ protected:
+  static SolverOptions tight() { return Broyden{.tol = {.rtol = 1e-14}, .max_evals = 200}; }
+
+  SecondDerivatives()
+      : problem_(test::cell_problem(kTwiceBatch, kTwiceDim, 0.6, generator_)),
+        x_(problem_.x.clone().requires_grad_()),
+        variables_{problem_.cell->w, problem_.cell->u, x_} {
+    for (const auto& variable : variables_) {
+      directions_.push_back(torch::randn(variable.sizes(), generator_, f64()));
+    }
+  }
+
+  Equilibrium layer(bool one_more_step = true, bool twice = true) {
+    return Equilibrium(problem_.cell,
+                       EquilibriumOptions{.forward = tight(),
+                                          .gradient = Implicit{.solver = tight(), .twice = twice},
+                                          .one_more_step = one_more_step});
+  }
+
+  /// How the loss grows along the directions, with a graph of its own or without.
+  torch::Tensor slope(const torch::Tensor& loss, bool create_graph) {
+    const auto gradients = torch::autograd::grad({loss}, variables_, {}, true, create_graph);
+    auto sum = torch::zeros({}, f64());
+    for (size_t i = 0; i < gradients.size(); ++i) sum = sum + (gradients[i] * directions_[i]).sum();
+    return sum;
+  }
+
+  /// The derivatives of `analytic`, against differences of what `value` gives.
+  void expect_derivatives(const torch::Tensor& analytic, const std::function<double()>& value) {
+    const auto gradients = torch::autograd::grad({analytic}, variables_, {}, true);
+    const auto with_graph = [&] {
+      const torch::AutoGradMode grad(true);
+      return value();
+    };
+    for (size_t i = 0; i < variables_.size(); ++i) {
+      const auto expected = test::numeric_gradient(with_graph, variables_[i], 2e-4);
+      EXPECT_LT(test::relative_difference(gradients[i], expected), 1e-6) << "variable " << i;
+    }
+  }
+
+  test::CellProblem problem_;
+  torch::Tensor x_;
+  std::vector<torch::Tensor> variables_, directions_;
+};
+
+TEST_F(SecondDerivatives, AreThoseOfDifferences) {
+  for (const bool one_more_step : {false, true}) {
+    auto twice = layer(one_more_step), once = layer(one_more_step, /*twice=*/false);
+    const auto loss = [&](Equilibrium& used) { return used->forward(x_).z().pow(3).sum(); };
+    expect_derivatives(slope(loss(twice), true),
+                       [&] { return slope(loss(once), false).item<double>(); });
+  }
+}
+
+TEST_F(SecondDerivatives, AreThoseOfUnrolledSteps) {
+  Equilibrium unrolled(problem_.cell, EquilibriumOptions{.gradient = Unrolled{.steps = 120}});
+  auto twice = layer();
+  const auto second = [&](Equilibrium& used) {
+    return torch::autograd::grad({slope(used->forward(x_).z().exp().sum(), true)}, variables_);
+  };
+  const auto found = second(twice), expected = second(unrolled);
+  for (size_t i = 0; i < found.size(); ++i) {
+    EXPECT_LT(test::relative_difference(found[i], expected[i]), 1e-10) << "variable " << i;
+  }
+}
+
+TEST_F(SecondDerivatives, AndSoAreThird) {
+  auto twice = layer();
+  const auto second = [&](bool create_graph) {
+    const auto gradients = torch::autograd::grad({slope(twice->forward(x_).z().pow(3).sum(), true)},
+                                                 variables_, {}, true, create_graph);
+    auto sum = torch::zeros({}, f64());
+    for (size_t i = 0; i < gradients.size(); ++i) sum = sum + (gradients[i] * directions_[i]).sum();
+    return sum;
+  };
+  expect_derivatives(second(true), [&] { return second(false).item<double>(); });
+}
+
+// What a loss with a gradient penalty is: both orders in one backward pass, behind inputs that have
+// a history, and through two layers.
+TEST_F(SecondDerivatives, OfALossWithAGradientPenaltyThroughTwoLayers) {
+  auto twice = layer(), once = layer(true, /*twice=*/false);
+  const auto value = [&](Equilibrium& used, bool create_graph) {
+    const auto inner = used->forward(x_.sin() + 0.1);
+    const auto loss = used->forward(inner.z() * 0.5 + x_).z().pow(2).sum();
+    const auto gradient = torch::autograd::grad({loss}, {x_}, {}, true, create_graph)[0];
+    return loss + 0.3 * gradient.square().sum();
+  };
+  expect_derivatives(value(twice, true), [&] { return value(once, false).item<double>(); });
+}
+
+TEST_F(SecondDerivatives, TheFirstAreAsWithoutThem) {
+  auto twice = layer(), once = layer(true, /*twice=*/false);
+  const auto gradients = [&](Equilibrium& used) {
+    return torch::autograd::grad({used->forward(x_).z().pow(3).sum()}, variables_);
+  };
+  const auto found = gradients(twice), expected = gradients(once);
+  for (size_t i = 0; i < found.size(); ++i) EXPECT_TRUE(found[i].equal(expected[i])) << i;
+}
+
+TEST_F(SecondDerivatives, WhatFDoesNotUseHasNoGradient) {
+  const auto unused = problem_.cell->register_parameter("unused", torch::ones({2}, f64()));
+  int calls = 0, calls_of_unused = 0;
+  unused.register_hook([&](const torch::Tensor&) { ++calls_of_unused; });
+  auto twice = layer();
+  const auto loss = twice->forward(x_).z().sum();
+  slope(loss, true);
+  problem_.cell->w.register_hook([&](const torch::Tensor&) { ++calls; });
+  loss.backward({}, /*keep_graph=*/true);
+  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(calls_of_unused, 0);
+  EXPECT_FALSE(unused.grad().defined());
+  EXPECT_THAT([&] { slope(loss, true); },
+              ::testing::ThrowsMessage<Error>(::testing::HasSubstr("a hook")));
+}
+
+TEST_F(SecondDerivatives, WithAJacobianPenaltyInTheSameGraph) {
+  auto twice = layer(), once = layer(true, /*twice=*/false);
+  const auto value = [&](Equilibrium& used, bool create_graph) {
+    const auto eq = used->forward(x_);
+    return slope(eq.z().pow(3).sum(), create_graph) +
+           0.5 * jacobian_penalty(eq.linearization(), {}, ProbeKey{.key = 5});
+  };
+  const auto graph = value(twice, true);
+  const auto gradients = torch::autograd::grad({graph}, variables_, {}, true);
+  const auto penalty = torch::autograd::grad(
+      {0.5 * jacobian_penalty(once->forward(x_).linearization(), {}, ProbeKey{.key = 5})},
+      variables_, {}, true, false, /*allow_unused=*/true);
+  const auto slopes =
+      torch::autograd::grad({slope(twice->forward(x_).z().pow(3).sum(), true)}, variables_);
+  for (size_t i = 0; i < variables_.size(); ++i) {
+    const auto expected = penalty[i].defined() ? slopes[i] + penalty[i] : slopes[i];
+    EXPECT_LT(test::relative_difference(gradients[i], expected), 1e-12) << "variable " << i;
+  }
+}
+
+}  // namespace
+}  // namespace deq
