@@ -18,6 +18,7 @@
 #include "deq/jacobian/frobenius.h"
 #include "deq/jacobian/schedule.h"
 #include "deq/jacobian/spectrum.h"
+#include "deq/jacobian/tangent.h"
 #include "deq/nn/equilibrium.h"
 #include "deq/nn/fixed_point.h"
 #include "deq/nn/variational_dropout.h"

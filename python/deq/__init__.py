@@ -35,6 +35,7 @@ from deq._core import (  # noqa: E402
     SpectralRadius,
     SpectralRadiusOptions,
     StaircaseSchedule,
+    Tangent,
     TracePoint,
     Truncated,
     Unrolled,
@@ -48,6 +49,7 @@ from deq.jacobian import (  # noqa: E402
     jacobian_penalty,
     linsley_penalty,
     spectral_radius,
+    tangent,
 )
 from deq.layer import Cell, Equilibrium, fixed_point  # noqa: E402
 from deq.runs import load, read_metrics, report  # noqa: E402
@@ -84,6 +86,7 @@ __all__ = [
     "SpectralRadius",
     "SpectralRadiusOptions",
     "StaircaseSchedule",
+    "Tangent",
     "TracePoint",
     "Trainer",
     "Truncated",
@@ -102,6 +105,7 @@ __all__ = [
     "read_metrics",
     "report",
     "spectral_radius",
+    "tangent",
 ]
 
 # Messages, pickles and help() name these by where users find them.

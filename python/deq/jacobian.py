@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Optional, Union
+from typing import TYPE_CHECKING, Iterable, Optional, Union
 
 import torch
 from torch import Tensor
 
 from deq import _core
 from deq._compilers import outside_of_compilers
-from deq._core import Equilibrated, Hutchinson, Linearization, ProbeKey, SpectralRadius, SpectralRadiusOptions
+from deq._core import (
+    Equilibrated,
+    Hutchinson,
+    Linearization,
+    ProbeKey,
+    SolverOptions,
+    SpectralRadius,
+    SpectralRadiusOptions,
+    Tangent,
+)
 
 if TYPE_CHECKING:  # a name that only the stubs have
     from deq._core import Distribution
@@ -103,3 +112,13 @@ def spectral_radius(
 def dense_jacobian(at: Point) -> Tensor:
     """J itself, [B, D, D], at the cost of D products: for small problems and tests."""
     return _core.dense_jacobian(_linearization(at))
+
+
+@outside_of_compilers
+def tangent(
+    at: Point, moves: Iterable[tuple[Tensor, Tensor]], *, solver: SolverOptions = _core.Broyden(rtol=1e-4)
+) -> Tangent:
+    """Forward mode: where z* goes when tensors that f depends on move, each given with its direction. Solves
+    ż = Jż + Σ ∂f/∂t ṫ."""
+    _require_eager(at)
+    return _core.tangent(_linearization(at), list(moves), solver)

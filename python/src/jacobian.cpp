@@ -27,6 +27,10 @@ void bind_jacobian(py::module_& module) {
                std::to_string(radius.products) + " products>";
       });
 
+  py::class_<Tangent>(module, "Tangent", "How an equilibrium moves, and how it was found.")
+      .def_readonly("along", &Tangent::along)
+      .def_readonly("report", &Tangent::report);
+
   py::class_<ProbeKey>(module, "ProbeKey", "Where the probes of an estimate come from.")
       .def(py::init([](uint64_t key, int64_t first_sample) {
              return ProbeKey{.key = key, .first_sample = first_sample};
@@ -70,6 +74,15 @@ void bind_jacobian(py::module_& module) {
       },
       py::arg("at"), py::arg("options"), py::arg("generator"), Unlocked());
   module.def("dense_jacobian", &dense_jacobian, py::arg("at"), Unlocked());
+  module.def(
+      "tangent",
+      [](const Linearization& at, const std::vector<std::pair<torch::Tensor, torch::Tensor>>& moves,
+         const SolverOptions& solver) {
+        std::vector<Move> all;
+        for (const auto& [of, along] : moves) all.push_back({.of = of, .along = along});
+        return tangent(at, all, solver);
+      },
+      py::arg("at"), py::arg("moves"), py::arg("solver"), Unlocked());
 }
 
 }  // namespace deq::python

@@ -145,3 +145,29 @@ def test_a_second_derivative_of_the_implicit_gradient_is_refused(cell, x):
     eq = deq.Equilibrium(cell)(x.requires_grad_())
     with pytest.raises(RuntimeError, match="set Implicit::twice, or use the Unrolled gradient"):
         torch.autograd.grad(eq.z.sum(), x, create_graph=True)
+
+
+def test_a_tangent_is_that_of_finite_differences(cell, x):
+    layer = deq.Equilibrium(cell, forward=FORWARD)
+    weight, step = cell.w.weight, 1e-6
+    moves = [(x.requires_grad_(), torch.randn_like(x)), (weight, torch.randn_like(weight))]
+    found = deq.tangent(layer(x), moves, solver=deq.Broyden(rtol=1e-13, max_evals=100))
+    assert found.report.converged
+
+    def moved(by):
+        with torch.no_grad():
+            for tensor, along in moves:
+                tensor.add_(along, alpha=by)
+            z = layer(x).z
+            for tensor, along in moves:
+                tensor.sub_(along, alpha=by)
+        return z
+
+    expected = (moved(step) - moved(-step)) / (2 * step)
+    torch.testing.assert_close(found.along.view_as(expected), expected, rtol=1e-5, atol=1e-8)
+
+
+def test_a_tangent_says_what_is_wrong(cell, x):
+    eq = deq.Equilibrium(cell)(x.requires_grad_())
+    with pytest.raises(deq.Error, match="the same shape"):
+        deq.tangent(eq, [(x, torch.ones(2))])

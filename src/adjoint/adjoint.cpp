@@ -28,7 +28,7 @@ struct AdjointCapsule : torch::CustomClassHolder {
 };
 
 std::vector<torch::Tensor> differentiable_gradients(const AdjointCapsule& capsule,
-                                                    std::vector<torch::Tensor> arguments,
+                                                    const std::vector<torch::Tensor>& arguments,
                                                     const std::vector<torch::Tensor>& leaves,
                                                     const torch::Tensor& g);
 
@@ -89,24 +89,20 @@ struct AttachAdjoint : torch::autograd::Function<AttachAdjoint> {
   static constexpr int64_t kFixedInputs = 3;  // before arguments and leaves
 };
 
-void require_no_hooks(const std::vector<torch::Tensor>& tensors) {
-  for (const auto& tensor : tensors) {
-    const auto& node = tensor.grad_fn();
-    require(
-        torch::autograd::impl::hooks(tensor).empty() &&
-            (node == nullptr || node->tensor_pre_hooks().empty()),
-        "a tensor that f uses has or had a hook, which would run for parts of its gradient: there "
-        "must be none where the gradient is to be differentiated again (create_graph)");
+void require_no_hooks(const std::vector<torch::Tensor>& leaves) {
+  for (const auto& leaf : leaves) {
+    require(torch::autograd::impl::hooks(leaf).empty(),
+            "a tensor that f uses has or had a hook, which would run for parts of its gradient: "
+            "there must be none where the gradient is to be differentiated again (create_graph)");
   }
 }
 
-/// v ∂f/∂(argument, leaf) for each argument but z and each leaf, where v (I − J) = g; as functions
+/// u ∂f/∂(argument, leaf) for each argument but z and each leaf, where u (I − J) = g; as functions
 /// of all arguments, z among them, of the leaves and of g.
 std::vector<torch::Tensor> differentiable_gradients(const AdjointCapsule& capsule,
-                                                    std::vector<torch::Tensor> arguments,
+                                                    const std::vector<torch::Tensor>& arguments,
                                                     const std::vector<torch::Tensor>& leaves,
                                                     const torch::Tensor& g) {
-  require_no_hooks(arguments);
   require_no_hooks(leaves);
   const TensorMap map = [f = capsule.f](const std::vector<torch::Tensor>& at) {
     return std::vector{f(at)};

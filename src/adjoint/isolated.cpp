@@ -16,9 +16,10 @@ Tensors joined(Tensors first, const Tensors& second) {
 
 /// On copies of the arguments that have no history. What does not matter has a gradient of 0.
 Tensors evaluated_gradients(const TensorMap& map, const Tensors& arguments, const Tensors& v,
-                            const Tensors& leaves, bool create_graph) {
+                            const Tensors& leaves) {
+  // Within such gradients, which are then of higher order. The arguments are copies already.
+  const bool create_graph = torch::GradMode::is_enabled();
   const torch::AutoGradMode grad(true);
-  // Where this is to be differentiated, the arguments are such copies already.
   Tensors copies;
   for (const auto& argument : arguments) {
     copies.push_back(create_graph ? argument : argument.detach().requires_grad_());
@@ -55,9 +56,8 @@ struct Isolated : torch::autograd::Function<Isolated> {
     context->saved_data["map"] = c10::IValue::make_capsule(capsule);
     context->saved_data["arguments"] = static_cast<int64_t>(arguments.size());
     context->save_for_backward(joined(arguments.vec(), leaves.vec()));
-    Tensors copies, results;
-    for (const auto& argument : arguments) copies.push_back(argument.detach().requires_grad_());
-    for (const auto& result : capsule->map(copies)) results.push_back(result.detach());
+    Tensors results;
+    for (const auto& result : capsule->map(arguments.vec())) results.push_back(result.detach());
     return results;
   }
 
@@ -70,7 +70,7 @@ struct Isolated : torch::autograd::Function<Isolated> {
     const Tensors arguments(saved.begin(), split), leaves(split, saved.end());
     auto gradients = torch::GradMode::is_enabled()
                          ? isolated_gradients(capsule->map, arguments, v, leaves)
-                         : evaluated_gradients(capsule->map, arguments, v, leaves, false);
+                         : evaluated_gradients(capsule->map, arguments, v, leaves);
     gradients.insert(gradients.begin(), torch::Tensor());  // of the capsule
     return gradients;
   }
@@ -85,7 +85,7 @@ std::vector<torch::Tensor> isolated_gradients(const TensorMap& map,
   const auto gradients = [map, leaves,
                           count = static_cast<int64_t>(arguments.size())](const Tensors& both) {
     return evaluated_gradients(map, {both.begin(), both.begin() + count},
-                               {both.begin() + count, both.end()}, leaves, /*create_graph=*/true);
+                               {both.begin() + count, both.end()}, leaves);
   };
   const auto both = joined(arguments, v);
   return Isolated::apply(c10::make_intrusive<MapCapsule>(gradients), at::TensorList(both),

@@ -159,6 +159,11 @@ class BadData(VisionTest):
                                "--out", "run")
         self.assertIn("cifar-10-batches-py holds the Python version of CIFAR-10, but only the binary version", message)
 
+    def test_a_hole_larger_than_the_images(self):
+        message = self.refused("train", self.config, "--set", "data.erased=9")
+        self.assertEqual(message, "data.erased = 9, must be at most data.image_size = 8")
+        self.train_squares("run", "--set", "data.erased=4", "--set", "train.epochs=1")
+
     def test_another_number_of_classes(self):
         message = self.refused("train", self.config, "--set", "model.classes=4")
         self.assertIn("3 classes", message)

@@ -5,6 +5,7 @@
 #include "deq/core/error.h"
 #include "deq/jacobian/frobenius.h"
 #include "deq/nn/equilibrium.h"
+#include "deq/nn/fixed_point.h"
 #include "support/cells.h"
 #include "support/differences.h"
 #include "support/seed.h"
@@ -16,6 +17,7 @@ namespace deq {
 namespace {
 
 using test::f64;
+using test::PairCell;
 
 constexpr int64_t kTwiceBatch = 2, kTwiceDim = 4;
 
@@ -111,6 +113,45 @@ TEST_F(SecondDerivatives, OfALossWithAGradientPenaltyThroughTwoLayers) {
   expect_derivatives(value(twice, true), [&] { return value(once, false).item<double>(); });
 }
 
+// f has captured a tensor with a history, which no list of inputs names.
+TEST_F(SecondDerivatives, OfAnyFunction) {
+  const auto z_of = [&](bool twice) {
+    const auto injected = torch::matmul(x_.sin(), problem_.cell->u.t());
+    const auto f = [&, injected](const torch::Tensor& z) {
+      return torch::tanh(torch::matmul(z, problem_.cell->w.t()) + injected);
+    };
+    return fixed_point(
+               f, torch::zeros_like(problem_.z_star),
+               {.forward = tight(), .gradient = Implicit{.solver = tight(), .twice = twice}})
+        .z();
+  };
+  expect_derivatives(slope(z_of(true).pow(3).sum(), true),
+                     [&] { return slope(z_of(false).pow(3).sum(), false).item<double>(); });
+}
+
+TEST_F(SecondDerivatives, OfSeveralStates) {
+  const PairCell cell(kTwiceDim, generator_);
+  const auto make = [&](bool twice) {
+    return Equilibrium(cell,
+                       EquilibriumOptions{.forward = tight(),
+                                          .gradient = Implicit{.solver = tight(), .twice = twice}});
+  };
+  auto twice = make(true), once = make(false);
+  const auto value = [&](Equilibrium& used, bool create_graph) {
+    const auto eq = used->forward(x_);
+    const auto loss = eq.state[0].pow(3).sum() + (eq.state[1] * eq.state[1]).sum();
+    return torch::autograd::grad({loss}, {x_}, {}, true, create_graph)[0].square().sum();
+  };
+  const auto gradient = torch::autograd::grad({value(twice, true)}, {x_})[0];
+  const auto expected = test::numeric_gradient(
+      [&] {
+        const torch::AutoGradMode grad(true);
+        return value(once, false).item<double>();
+      },
+      x_, 2e-4);
+  EXPECT_LT(test::relative_difference(gradient, expected), 1e-6);
+}
+
 TEST_F(SecondDerivatives, TheFirstAreAsWithoutThem) {
   auto twice = layer(), once = layer(true, /*twice=*/false);
   const auto gradients = [&](Equilibrium& used) {
@@ -134,6 +175,21 @@ TEST_F(SecondDerivatives, WhatFDoesNotUseHasNoGradient) {
   EXPECT_FALSE(unused.grad().defined());
   EXPECT_THAT([&] { slope(loss, true); },
               ::testing::ThrowsMessage<Error>(::testing::HasSubstr("a hook")));
+}
+
+// Nothing in the graph of a gradient keeps that graph.
+TEST_F(SecondDerivatives, LeaveNothingBehind) {
+  const auto of_pass = [&] {
+    auto twice = layer();
+    const auto z = twice->forward(x_).z();
+    auto gradient = torch::autograd::grad({z.pow(3).sum()}, {x_}, {}, true, true)[0];
+    gradient = torch::autograd::grad({gradient.square().sum()}, {x_}, {}, true, true)[0];
+    return std::pair(c10::weak_intrusive_ptr(z.getIntrusivePtr()),
+                     c10::weak_intrusive_ptr(gradient.getIntrusivePtr()));
+  };
+  const auto [z, gradient] = of_pass();
+  EXPECT_TRUE(z.expired());
+  EXPECT_TRUE(gradient.expired());
 }
 
 TEST_F(SecondDerivatives, WithAJacobianPenaltyInTheSameGraph) {
