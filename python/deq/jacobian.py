@@ -15,14 +15,13 @@ from deq._core import (
     Hutchinson,
     Linearization,
     ProbeKey,
-    SolverOptions,
     SpectralRadius,
     SpectralRadiusOptions,
     Tangent,
 )
 
-if TYPE_CHECKING:  # a name that only the stubs have
-    from deq._core import Distribution
+if TYPE_CHECKING:  # names that only the stubs have
+    from deq._core import Distribution, SolverOptions
 
 Point = Union[Equilibrated, Linearization]
 
