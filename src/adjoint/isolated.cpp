@@ -62,7 +62,7 @@ struct Isolated : torch::autograd::Function<Isolated> {
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
-                                                 torch::autograd::variable_list v) {
+                                                 const torch::autograd::variable_list& v) {
     const auto capsule =
         c10::static_intrusive_pointer_cast<MapCapsule>(context->saved_data["map"].toCapsule());
     const auto saved = context->get_saved_variables();
