@@ -6,6 +6,7 @@
 
 #include "adjoint/graph_leaves.h"
 #include "adjoint/isolated.h"
+#include "core/hooks.h"
 #include "core/jacobian_products.h"
 #include "core/require.h"
 #include "deq/core/interruption.h"
@@ -91,7 +92,7 @@ struct AttachAdjoint : torch::autograd::Function<AttachAdjoint> {
 
 void require_no_hooks(const std::vector<torch::Tensor>& leaves) {
   for (const auto& leaf : leaves) {
-    require(torch::autograd::impl::hooks(leaf).empty(),
+    require(!has_hooks(leaf),
             "a tensor that f uses has or had a hook, which would run for parts of its gradient: "
             "there must be none where the gradient is to be differentiated again (create_graph)");
   }

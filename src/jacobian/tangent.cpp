@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "core/hooks.h"
 #include "core/jacobian_products.h"
 #include "core/require.h"
 #include "deq/solvers/solver.h"
@@ -38,7 +39,7 @@ void require_move(const Move& move) {
   require(move.along.defined() && move.along.sizes() == move.of.sizes(),
           "tangent: a tensor of shape {} moves along one of the same shape, not {}",
           move.of.sizes(), move.along.defined() ? move.along.sizes() : at::IntArrayRef());
-  require(torch::autograd::impl::hooks(move.of).empty(),
+  require(!has_hooks(move.of),
           "tangent: a tensor that moves has or had a hook, which would run in between");
 }
 

@@ -82,6 +82,13 @@ TEST_F(TangentTest, RefusesWhatItCannotDo) {
   };
   refused({x_.detach(), x_}, "requires grad");
   refused({x_, torch::ones({2}, f64())}, "moves along one of the same shape, not [2]");
+  const auto injected = 2 * x_;
+  injected.register_hook([](const torch::Tensor& g) { return g; });
+  EXPECT_THAT(
+      [&] {
+        tangent(layer_->forward(injected).linearization(), {{injected, x_}});
+      },
+      ::testing::ThrowsMessage<Error>(::testing::HasSubstr("a hook")));
   x_.register_hook([](const torch::Tensor& g) { return g; });
   refused({x_, x_.detach()}, "a hook");
 }

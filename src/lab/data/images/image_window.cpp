@@ -87,7 +87,7 @@ Window draw_window(const ImageTransform& transform, const ImageSize& image, uint
       transform.crop);
   window.mirrored = mirrored;
   if (const auto side = transform.erased; side > 0) {
-    // Its middle lies anywhere, so that what is near an edge is erased as often as the rest.
+    // Its middle lies anywhere in the image: at an edge less is erased.
     window.hole = {.top = numbers.below(transform.size) - side / 2,
                    .left = numbers.below(transform.size) - side / 2,
                    .side = side};

@@ -39,9 +39,8 @@ struct ResizedCrop {
 struct ImageTransform {
   int64_t size = 32;  ///< ≥ 1; height and width of what comes out
   std::variant<PaddedCrop, ResizedCrop, CentreCrop> crop = PaddedCrop{};
-  bool flip = true;  ///< every other image is mirrored, left to right
-  int64_t erased =
-      0;  ///< 0 … size; side of a square at random that becomes the mean colour ("cutout")
+  bool flip = true;    ///< every other image is mirrored, left to right
+  int64_t erased = 0;  ///< 0 … size; side of a square at random that becomes the mean colour
   /// What is subtracted from each channel on the scale 0 … 1, and what it is then divided by (> 0).
   std::array<double, 3> mean = {0.4914, 0.4822, 0.4465};
   std::array<double, 3> deviation = {0.2023, 0.1994, 0.2010};
