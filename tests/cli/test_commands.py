@@ -63,6 +63,14 @@ class Train(ProgramTest):
             result = json.loads(self.deq("train", CONFIG, *SHORT, "--json").stdout)
             self.assertEqual(result["run"], expected)
 
+    def test_a_trace_of_some_steps(self):
+        self.train("run", *settings(train__batch_size=4), "--trace", "steps.json")
+        names = {event["name"] for event in json.loads((self.folder / "steps.json").read_text())["traceEvents"]}
+        self.assertIn("deq::observe", names)  # a solver's pass
+        short = self.deq("train", CONFIG, *SHORT, "--out", "short", "--trace", "none.json")
+        self.assertIn("ended before there was a step to trace", short.stderr)
+        self.assertFalse((self.folder / "none.json").exists())
+
     def test_plain_lines_where_there_is_no_terminal(self):
         result = self.deq("train", CONFIG, *SHORT, "--out", "run")
         self.assertNotIn("\033", result.stderr)

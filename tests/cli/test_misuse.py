@@ -37,6 +37,13 @@ class CommandLine(ProgramTest):
             self.assertIn("must be a whole number above zero, not " + budgets.split(",")[-1], message)
 
 
+    def test_a_trace_without_a_folder(self):
+        for arguments in (["train", CONFIG, *SHORT, "--out", "run"], ["bench", "mdeq"]):
+            message = self.deq(*arguments, "--trace", "nowhere/trace.json", status=2).stderr
+            self.assertIn("--trace nowhere/trace.json: there is no folder", message)
+            self.assertEqual(self.tree(), {})
+
+
 class Configuration(ProgramTest):
     def test_a_missing_file(self):
         self.assertIn("nowhere.toml", self.refused("train", "nowhere.toml"))

@@ -18,7 +18,7 @@ namespace deq::lab::cli {
 namespace {
 
 struct TrainArguments {
-  std::string config, resume, device = "cpu", out;
+  std::string config, resume, device = "cpu", out, trace;
   std::vector<std::string> overrides;
   int64_t processes = 1, timeout = 600;
   bool json = false;
@@ -27,7 +27,8 @@ struct TrainArguments {
 TrainingJob job_of(const TrainArguments& arguments) {
   TrainingJob job{.device = arguments.device,
                   .timeout = std::chrono::seconds(arguments.timeout),
-                  .quiet = arguments.json};
+                  .quiet = arguments.json,
+                  .trace = arguments.trace};
   if (arguments.resume.empty()) {
     require<UsageError>(!arguments.config.empty(),
                         "train needs a CONFIG, or --resume RUN; see deq train --help");
@@ -68,6 +69,7 @@ TrainingJob job_of(const TrainArguments& arguments) {
   command.insert(command.end(),
                  {"--device", arguments.device, "--timeout", std::to_string(arguments.timeout)});
   if (arguments.json) command.emplace_back("--json");
+  if (!arguments.trace.empty()) command.insert(command.end(), {"--trace", arguments.trace});
   throw ExitStatus{launch_local(arguments.processes, command)};
 }
 
@@ -125,6 +127,9 @@ void add_train(CLI::App& program) {
       ->check(CLI::Range(1, 1000000));
   command->add_flag("--json", arguments->json,
                     "print the result as one JSON object, and no progress");
+  command->add_option(
+      "--trace", arguments->trace,
+      "also write what host and device do in a few steps to this file, for Perfetto");
   command->callback([arguments] { run_train(*arguments); });
 }
 

@@ -17,6 +17,7 @@
 #include "lab/report/environment.h"
 #include "lab/train/interruption.h"
 #include "progress.h"
+#include "traced_steps.h"
 
 namespace deq::lab::cli {
 namespace {
@@ -108,6 +109,7 @@ TrainingResult train(const TrainingJob& job) {
   const auto say = [&](const std::string& line) {
     if (!job.quiet) warn(line);
   };
+  TracedSteps traced(job.trace, device);
   const Interruption interruption;
   auto end = TrainingEnd::Finished;
   int64_t steps = 0;  // of the whole training
@@ -132,6 +134,7 @@ TrainingResult train(const TrainingJob& job) {
                              return bar.pause(news.step, news.steps, "evaluating");
                            }
                            has_stepped = true;
+                           traced.after(news);
                            bar.update(news.step, news.steps, [&news] { return facts_of(news); });
                          },
                      .warn = warn,
@@ -149,6 +152,8 @@ TrainingResult train(const TrainingJob& job) {
     throw ExitStatus{128 + Interruption::requested()};
   }
   if (!world->is_main()) return {.last = {}, .is_main = false};
+  if (traced.missing())
+    warn("warning: --trace: the training ended before there was a step to trace");
   auto last = last_evaluation(job.folder);
   if (!has_stepped) say(fmt::format("already finished, step {} of {}", steps, steps));
   return {.last = std::move(last), .is_main = true};

@@ -18,6 +18,7 @@ struct TrainingJob {
   std::string device = "cpu";
   std::chrono::seconds timeout{600};  ///< of every wait for other processes
   bool quiet = false;
+  std::string trace{};         ///< the file for a trace of some steps; empty: none
   std::string how_to_go_on{};  ///< after an interruption; empty: with deq train --resume
 };
 

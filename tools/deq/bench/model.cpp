@@ -2,15 +2,16 @@
 #include <torch/autograd.h>
 
 #include <iostream>
+#include <optional>
 
 #include "bench/measurements.h"
 #include "bench/stopwatch.h"
-#include "bench/trace.h"
 #include "bench/traffic.h"
 #include "deq/jacobian/frobenius.h"
 #include "deq/lab/train/optimiser.h"
 #include "lab/base/device.h"
 #include "lab/train/memory.h"
+#include "trace.h"
 
 namespace deq::lab::cli {
 namespace {
@@ -30,8 +31,10 @@ class Measurement {
         optimiser_(Adam{}, trainable(subject.model())) {}
 
   Json measure() {
+    std::optional<Trace> trace;  // refused before the measuring, if at all
+    if (!arguments_.trace.empty()) trace.emplace(arguments_.trace);
     auto result = measured();
-    if (!arguments_.trace.empty()) trace();
+    if (trace) write(*trace);
     return result;
   }
 
@@ -122,15 +125,15 @@ class Measurement {
   }
 
   /// An inference and a step as they are after all those that were measured.
-  void trace() {
+  void write(Trace& trace) {
     const auto inference = plan(arguments_.inference, 1);
     const auto step = plan(arguments_.forward, arguments_.adjoint);
-    write_trace(arguments_.trace, device_, [&] {
-      infer(inference);
-      train(step, false);
-      train(step, true);
-      wait_for(device_);
-    });
+    trace.begin(device_);
+    infer(inference);
+    train(step, false);
+    train(step, true);
+    wait_for(device_);
+    trace.write();
   }
 
   double peak(const std::function<void()>& work) const {

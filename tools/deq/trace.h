@@ -1,0 +1,31 @@
+#pragma once
+
+#include <torch/types.h>
+
+#include <string>
+
+namespace deq::lab::cli {
+
+/// What host and device do from here on, as a file that browsers and Perfetto show. Without
+/// write(), none is written.
+class Trace {
+ public:
+  /// Throws UsageError where the folder of `path` is missing, before anything is traced.
+  explicit Trace(std::string path);
+  ~Trace();
+
+  Trace(const Trace&) = delete;
+  Trace& operator=(const Trace&) = delete;
+  Trace(Trace&&) = delete;
+  Trace& operator=(Trace&&) = delete;
+
+  void begin(const torch::Device& device);
+  bool running() const { return running_; }
+  void write();  ///< ends it
+
+ private:
+  std::string path_;
+  bool running_ = false;
+};
+
+}  // namespace deq::lab::cli
