@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The figures of docs/results.md, drawn from the metrics beside it. Needs matplotlib.
+"""The figures of docs/early-runs.md, drawn from the metrics beside it. Needs matplotlib.
 
     python3 scripts/draw_results.py
 """
