@@ -16,13 +16,14 @@ using RelativeSoftmaxTensors = std::vector<at::Tensor>;
 struct RelativeSoftmaxCase {
   int64_t matrices, queries, keys, padding, horizon;
   bool dropout;
+  int64_t hidden = 0;
 };
 
 // A lane holds 4, 12, 32 or 64 numbers of a row.
 const RelativeSoftmaxCase kRelativeSoftmaxCases[] = {
-    {3, 1, 1, 7, 0, false},   {2, 5, 9, 1, 0, true},    {4, 7, 130, 6, 40, true},
-    {2, 33, 33, 7, 0, false}, {2, 40, 385, 8, 0, true}, {3, 3, 1100, 4, 1000, false},
-    {1, 2, 2048, 8, 0, true}};
+    {3, 1, 1, 7, 0, false},   {2, 5, 9, 1, 0, true},      {4, 7, 130, 6, 40, true},
+    {2, 33, 33, 7, 0, false}, {2, 40, 385, 8, 0, true},   {3, 3, 1100, 4, 1000, false},
+    {1, 2, 2048, 8, 0, true}, {3, 20, 40, 8, 0, true, 5}, {2, 9, 136, 8, 130, false, 3}};
 
 class RelativeSoftmaxCudaTest : public test::GpuTest {
  protected:
@@ -35,8 +36,9 @@ class RelativeSoftmaxCudaTest : public test::GpuTest {
 SoftmaxTerms terms_of(const RelativeSoftmaxCase& c, const at::Tensor& dropout) {
   return {.scale = 0.3,
           .horizon = c.horizon,
+          .hidden = c.hidden,
           .dropout = dropout,
-          .mask = attention_mask(c.queries, c.keys, c.horizon, at::kCUDA)};
+          .mask = attention_mask(c.queries, c.keys, c.horizon, at::kCUDA, c.hidden)};
 }
 
 /// p; its gradients, without a graph and with one; the gradients, for scores and g, of those.
@@ -59,8 +61,8 @@ RelativeSoftmaxTensors derive_softmax(const Function& f, const RelativeSoftmaxTe
 TEST_F(RelativeSoftmaxCudaTest, ItAndItsDerivativesAreTheReferencesInFloat64) {
   for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16}) {
     for (const auto& c : kRelativeSoftmaxCases) {
-      SCOPED_TRACE(fmt::format("{}, {} times {} queries, {} keys, horizon {}", type, c.matrices,
-                               c.queries, c.keys, c.horizon));
+      SCOPED_TRACE(fmt::format("{}, {} times {} queries, {} keys, {} hidden, horizon {}", type,
+                               c.matrices, c.queries, c.keys, c.hidden, c.horizon));
       const RelativeSoftmaxTensors scores{
           draw({c.matrices, c.queries, c.keys}, type).requires_grad_(),
           draw({c.matrices, c.queries, c.keys + c.padding}, type).requires_grad_()};

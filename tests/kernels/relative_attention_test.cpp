@@ -116,6 +116,27 @@ TEST_F(RelativeAttentionTest, ALaterPositionChangesNoBitOfAnEarlierOne) {
   }
 }
 
+TEST_F(RelativeAttentionTest, HiddenKeysChangeNothing) {
+  constexpr int64_t kHidden = 3;
+  for (const auto& c : kRelativeAttentionCases) {
+    SCOPED_TRACE(::testing::Message() << c);
+    const auto projected = draw({c.past + c.own, c.heads * c.width});
+    auto given = variables(c);
+    given[3] = position_keys(projected, c.heads);
+    const auto own = terms(c, given, {});
+    auto padded = own;
+    const auto unseen = draw({2, c.heads, c.batch, kHidden, c.width});
+    padded.past = c.past > 0 ? at::cat({unseen, own.past}, 3) : unseen;
+    padded.positions = position_keys(projected, c.heads, kHidden);
+    padded.hidden = kHidden;
+    padded.mask = attention_mask(c.queries, kHidden + c.past + c.own, c.horizon, at::kCPU, kHidden);
+    ASSERT_FALSE(cpu::attend_serves(given[0].to(at::kFloat), padded));
+    const auto expected = reference::attend(given[0], c.queries, own);
+    const auto found = reference::attend(given[0], c.queries, padded);
+    EXPECT_LT((found - expected).abs().max().item<double>(), 1e-13);
+  }
+}
+
 TEST_F(RelativeAttentionTest, DependsNeitherOnThreadsNorOnTheOtherSamples) {
   const auto& c = kRelativeAttentionCases[6];
   const auto given = test::leaves(variables(c), at::kFloat);

@@ -13,25 +13,29 @@ namespace {
 
 /// The columns that rows of the product have beyond the k distances. One is needed for the shift;
 /// GPUs multiply matrices faster whose rows are multiples of eight numbers.
-int64_t padding(const at::Tensor& projected) {
+int64_t padding(int64_t keys, bool aligned) {
   constexpr int64_t kRow = 8;
-  return projected.is_cuda() ? kRow - projected.size(0) % kRow : 1;
+  return aligned ? kRow - keys % kRow : 1;
 }
 
 }  // namespace
 
-at::Tensor position_keys(const at::Tensor& projected, int64_t heads) {
+at::Tensor position_keys(const at::Tensor& projected, int64_t heads, int64_t hidden) {
   const auto keys = projected.view({projected.size(0), heads, -1}).permute({1, 2, 0});
-  return at::constant_pad_nd(keys, {0, padding(projected)});
+  const auto columns = hidden + projected.size(0);
+  return at::constant_pad_nd(keys, {hidden, padding(columns, projected.is_cuda())});
 }
 
-at::Tensor attention_mask(int64_t queries, int64_t keys, int64_t horizon, at::Device device) {
+at::Tensor attention_mask(int64_t queries, int64_t keys, int64_t horizon, at::Device device,
+                          int64_t hidden) {
   const bool limited = horizon > 0 && keys > horizon;
-  if (queries == 1 && !limited) return {};
+  if (queries == 1 && !limited && hidden == 0) return {};
   const auto all = at::ones({queries, keys}, at::TensorOptions().dtype(at::kBool).device(device));
   const auto own = keys - queries;  // the column of the first query itself
-  const auto ahead = all.triu(own + 1);
-  return limited ? ahead.logical_or(all.tril(own - horizon)) : ahead;
+  auto unseen = all.triu(own + 1);
+  if (limited) unseen = unseen.logical_or(all.tril(own - horizon));
+  if (hidden > 0) unseen.narrow(1, 0, hidden).fill_(true);
+  return unseen;
 }
 
 namespace {
@@ -59,6 +63,7 @@ at::Tensor attend_with(const Weigh& weigh, const at::Tensor& qkv, int64_t querie
   const auto numbers = terms.d_head > 0 ? terms.d_head : width;
   const SoftmaxTerms softmax{.scale = 1 / std::sqrt(static_cast<double>(numbers)),
                              .horizon = terms.horizon,
+                             .hidden = terms.hidden,
                              .dropout = terms.dropout,
                              .mask = terms.mask};
   const auto content = at::bmm(by_content, flat[0].transpose(1, 2));

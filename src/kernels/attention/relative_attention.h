@@ -13,12 +13,15 @@
 
 namespace deq::kernels {
 
-/// Projected distances [k, h·d], the farthest first, made ready: [h, d, k + padding].
-at::Tensor position_keys(const at::Tensor& projected, int64_t heads);
+/// Projected distances [k, h·d], the farthest first, made ready: [h, d, hidden + k + padding].
+at::Tensor position_keys(const at::Tensor& projected, int64_t heads, int64_t hidden = 0);
 
 /// [q, k], true where a query may not look: ahead of itself, or `horizon` or more positions back
-/// (0: no limit). The last q of the k positions are the queries' own. Undefined where all may.
-at::Tensor attention_mask(int64_t queries, int64_t keys, int64_t horizon, at::Device device);
+/// (0: no limit), or at the first `hidden` keys, which are none: GPUs multiply matrices faster
+/// whose rows are aligned. The last q of the k positions are the queries' own. Undefined where all
+/// may.
+at::Tensor attention_mask(int64_t queries, int64_t keys, int64_t horizon, at::Device device,
+                          int64_t hidden = 0);
 
 /// What stays the same while queries, keys and values change.
 struct AttentionTerms {
@@ -28,6 +31,7 @@ struct AttentionTerms {
   at::Tensor past{};     ///< keys and values before those of qkv [2, h, B, m, d], or undefined
   at::Tensor dropout{};  ///< factors of the probabilities [h·B, q, k], or undefined
   int64_t horizon = 0;   ///< that of the mask
+  int64_t hidden = 0;    ///< likewise: so many of the past are zeros that nobody sees
   int64_t d_head = 0;    ///< numbers of a head, where zeros beyond them make it d; 0: d
   at::Tensor mask{};     ///< attention_mask() of q queries and k = m + n keys
 };

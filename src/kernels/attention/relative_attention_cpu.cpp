@@ -158,7 +158,7 @@ bool attend_serves(const at::Tensor& qkv, const AttentionTerms& terms) {
   const auto fits = [](const at::Tensor& tensor) {
     return !tensor.defined() || (tensor.is_cpu() && tensor.scalar_type() == at::kFloat);
   };
-  return fits(qkv) && fits(terms.content_bias) && fits(terms.position_bias) &&
+  return terms.hidden == 0 && fits(qkv) && fits(terms.content_bias) && fits(terms.position_bias) &&
          fits(terms.positions) && fits(terms.past) && fits(terms.dropout) &&
          !at::autocast::is_autocast_enabled(at::kCPU);
 }

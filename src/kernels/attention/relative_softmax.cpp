@@ -45,19 +45,17 @@ OptionalTensor dense_or_none(const at::Tensor& tensor) {
   return tensor.defined() ? OptionalTensor(tensor.contiguous()) : std::nullopt;
 }
 
-/// Of both operators.
-using Signature = std::tuple<at::Tensor, at::Tensor>(const at::Tensor&, const at::Tensor&,
-                                                     const OptionalTensor&, double, int64_t);
-
 /// p before and after dropout; the same without one.
 std::tuple<at::Tensor, at::Tensor> call_relative_softmax(const at::Tensor& content,
                                                          const at::Tensor& distances,
                                                          const SoftmaxTerms& terms) {
+  using Signature = std::tuple<at::Tensor, at::Tensor>(
+      const at::Tensor&, const at::Tensor&, const OptionalTensor&, double, int64_t, int64_t);
   const at::AutoDispatchBelowAutograd below_autograd;
   static const auto op = find_operator<Signature>("deq::relative_softmax");
   const auto [probabilities, dropped] =
       op.call(content.contiguous(), distances.contiguous(), dense_or_none(terms.dropout),
-              terms.scale, terms.horizon);
+              terms.scale, terms.horizon, terms.hidden);
   return {probabilities, terms.dropout.defined() ? dropped : probabilities};
 }
 
@@ -66,6 +64,8 @@ std::tuple<at::Tensor, at::Tensor> call_relative_softmax_backward(const at::Tens
                                                                   const at::Tensor& probabilities,
                                                                   const SoftmaxTerms& terms,
                                                                   int64_t columns) {
+  using Signature = std::tuple<at::Tensor, at::Tensor>(const at::Tensor&, const at::Tensor&,
+                                                       const OptionalTensor&, double, int64_t);
   const at::AutoDispatchBelowAutograd below_autograd;
   static const auto op = find_operator<Signature>("deq::relative_softmax_backward");
   return op.call(g.contiguous(), probabilities, dense_or_none(terms.dropout), terms.scale, columns);
@@ -74,21 +74,25 @@ std::tuple<at::Tensor, at::Tensor> call_relative_softmax_backward(const at::Tens
 struct RelativeSoftmax : torch::autograd::Function<RelativeSoftmax> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& content,
                             const at::Tensor& distances, const OptionalTensor& dropout,
-                            const OptionalTensor& mask, double scale, int64_t horizon) {
-    const SoftmaxTerms terms{scale, horizon, dropout.value_or(at::Tensor()),
-                             mask.value_or(at::Tensor())};
+                            const OptionalTensor& mask, double scale, int64_t horizon,
+                            int64_t hidden) {
+    const SoftmaxTerms terms{.scale = scale,
+                             .horizon = horizon,
+                             .hidden = hidden,
+                             .dropout = dropout.value_or(at::Tensor()),
+                             .mask = mask.value_or(at::Tensor())};
     const auto [probabilities, dropped] = call_relative_softmax(content, distances, terms);
     context->save_for_backward({content, distances, terms.dropout, terms.mask, probabilities});
     context->saved_data["scale"] = scale;
-    context->saved_data["horizon"] = horizon;
     return dropped;
   }
 
   static tensor_list backward(AutogradContext* context, tensor_list gradients) {
     const auto saved = context->get_saved_variables();
-    const SoftmaxTerms terms{context->saved_data["scale"].toDouble(),
-                             context->saved_data["horizon"].toInt(), saved[2], saved[3]};
-    tensor_list result(6);
+    // Backward the probabilities say who sees whom.
+    const SoftmaxTerms terms{
+        .scale = context->saved_data["scale"].toDouble(), .dropout = saved[2], .mask = saved[3]};
+    tensor_list result(7);
     if (at::GradMode::is_enabled()) {
       // Through the plain version, so that it can be differentiated again.
       const auto plain = reference::relative_softmax(saved[0], saved[1], terms);
@@ -109,8 +113,7 @@ struct RelativeSoftmax : torch::autograd::Function<RelativeSoftmax> {
 TORCH_LIBRARY_FRAGMENT(deq, library) {
   library.def(
       "relative_softmax(Tensor content, Tensor distances, Tensor? dropout, float scale, int "
-      "horizon) "
-      "-> (Tensor, Tensor)");
+      "horizon, int hidden) -> (Tensor, Tensor)");
   library.def(
       "relative_softmax_backward(Tensor g, Tensor probabilities, Tensor? dropout, float scale, "
       "int columns) -> (Tensor, Tensor)");
@@ -131,7 +134,7 @@ at::Tensor relative_softmax(const at::Tensor& content, const at::Tensor& distanc
   if (!at::GradMode::is_enabled())
     return std::get<1>(call_relative_softmax(content, distances, terms));
   return RelativeSoftmax::apply(content, distances, as_optional(terms.dropout),
-                                as_optional(terms.mask), terms.scale, terms.horizon);
+                                as_optional(terms.mask), terms.scale, terms.horizon, terms.hidden);
 }
 
 }  // namespace deq::kernels

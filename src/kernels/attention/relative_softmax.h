@@ -16,6 +16,7 @@ namespace deq::kernels {
 struct SoftmaxTerms {
   double scale = 1;
   int64_t horizon = 0;   ///< as attention_mask()
+  int64_t hidden = 0;    ///< likewise
   at::Tensor dropout{};  ///< factors [n, q, k], or undefined
   at::Tensor mask{};     ///< attention_mask()
 };

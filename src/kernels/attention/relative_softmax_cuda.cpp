@@ -24,15 +24,17 @@ const void* pointer(const OptionalTensor& tensor) {
 }
 
 Pair relative_softmax_op(const at::Tensor& content, const at::Tensor& distances,
-                         const OptionalTensor& dropout, double scale, int64_t horizon) {
+                         const OptionalTensor& dropout, double scale, int64_t horizon,
+                         int64_t hidden) {
   const c10::cuda::CUDAGuard guard(content.device());
   auto probabilities = at::empty_like(content);
   at::Tensor dropped;
   if (dropout) dropped = at::empty_like(content);
   relative_softmax(number(content.scalar_type()),
                    {content.size(0), content.size(1), content.size(2), distances.size(2)}, scale,
-                   horizon, content.const_data_ptr(), distances.const_data_ptr(), pointer(dropout),
-                   probabilities.mutable_data_ptr(), dropout ? dropped.mutable_data_ptr() : nullptr,
+                   horizon, hidden, content.const_data_ptr(), distances.const_data_ptr(),
+                   pointer(dropout), probabilities.mutable_data_ptr(),
+                   dropout ? dropped.mutable_data_ptr() : nullptr,
                    c10::cuda::getCurrentCUDAStream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return {probabilities, dropped};

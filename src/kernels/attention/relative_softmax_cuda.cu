@@ -45,14 +45,15 @@ __device__ double exponential(double x) {
 }
 
 template <class T, int N, class F = typename SumOf<T>::Type>
-__global__ void softmax_kernel(SoftmaxShape shape, F scale, int64_t horizon,
+__global__ void softmax_kernel(SoftmaxShape shape, F scale, int64_t horizon, int64_t hidden,
                                const T* __restrict__ content, const T* __restrict__ distances,
                                const T* __restrict__ dropout, T* __restrict__ probabilities,
                                T* __restrict__ dropped) {
   const int64_t row = row_of_warp();
   if (row >= shape.matrices * shape.queries) return;
   const int64_t query = row % shape.queries, itself = shape.keys - shape.queries + query;
-  const int64_t first = horizon > 0 && itself >= horizon ? itself - horizon + 1 : 0;
+  const int64_t near = horizon > 0 ? itself - horizon + 1 : 0;
+  const int64_t first = near > hidden ? near : hidden;
   const T* const by_content = content + row * shape.keys;
   const T* const by_distance = distances + row * shape.columns + shape.queries - 1 - query;
   F values[N], largest = -INFINITY;
@@ -146,11 +147,12 @@ unsigned blocks_of(const SoftmaxShape& shape) {
 }  // namespace
 
 void relative_softmax(Number type, const SoftmaxShape& shape, double scale, int64_t horizon,
-                      const void* content, const void* distances, const void* dropout,
-                      void* probabilities, void* dropped, cudaStream_t stream) {
+                      int64_t hidden, const void* content, const void* distances,
+                      const void* dropout, void* probabilities, void* dropped,
+                      cudaStream_t stream) {
   with_type(type, shape, [&]<class T, int N>() {
     softmax_kernel<T, N><<<blocks_of(shape), kWarps * kWarp, 0, stream>>>(
-        shape, static_cast<typename SumOf<T>::Type>(scale), horizon, as<T>(content),
+        shape, static_cast<typename SumOf<T>::Type>(scale), horizon, hidden, as<T>(content),
         as<T>(distances), as<T>(dropout), as<T>(probabilities), as<T>(dropped));
   });
 }

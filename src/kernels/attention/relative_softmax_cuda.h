@@ -17,8 +17,8 @@ struct SoftmaxShape {
 
 /// No dropout is a null pointer, and then there is no `dropped`.
 void relative_softmax(Number type, const SoftmaxShape& shape, double scale, int64_t horizon,
-                      const void* content, const void* distances, const void* dropout,
-                      void* probabilities, void* dropped, cudaStream_t stream);
+                      int64_t hidden, const void* content, const void* distances,
+                      const void* dropout, void* probabilities, void* dropped, cudaStream_t stream);
 
 void relative_softmax_backward(Number type, const SoftmaxShape& shape, double scale, const void* g,
                                const void* probabilities, const void* dropout, void* for_content,

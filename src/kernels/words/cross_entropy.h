@@ -9,7 +9,8 @@
 //   costᵢ = log Σⱼ exp(sᵢⱼ) − sᵢₜ,  t the target of i.
 //
 // The CPU kernel never has all scores: it makes them block by block, in the cache, and once more to
-// go back.
+// go back. On a GPU they are one product of matrices, which the operators deq::word_costs and
+// deq::word_costs_backward of the CUDA plugin read once each way.
 
 namespace deq::kernels {
 

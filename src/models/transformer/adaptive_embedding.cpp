@@ -28,28 +28,33 @@ AdaptiveEmbeddingImpl::AdaptiveEmbeddingImpl(const AdaptiveVocabulary& vocabular
   }
 }
 
-torch::Tensor AdaptiveEmbeddingImpl::embed(size_t table, const torch::Tensor& words) const {
-  const auto narrow = at::embedding(tables_[table], words);
-  return projections_.empty() ? narrow : at::matmul(narrow, projections_[table].t());
+torch::Tensor AdaptiveEmbeddingImpl::forward(const torch::Tensor& tokens) {
+  require_words(tokens, 0, vocabulary_.words);
+  return embed(tokens);
 }
 
-torch::Tensor AdaptiveEmbeddingImpl::forward(const torch::Tensor& tokens) {
-  std::vector<int64_t> bounds{0};
-  for (int64_t i = 1; i < vocabulary_.clusters() && !vocabulary_.one_table(); ++i) {
-    bounds.push_back(vocabulary_.first_word(i));
+torch::Tensor AdaptiveEmbeddingImpl::embed(const torch::Tensor& tokens) const {
+  // Every token looks into all tables, and finds zeros in those of other clusters. So no shape
+  // depends on the words, and one product serves all clusters.
+  std::vector<torch::Tensor> found;
+  for (size_t i = 0; i < tables_.size(); ++i) {
+    const auto first = tables_.size() == 1 ? 0 : vocabulary_.first_word(static_cast<int64_t>(i));
+    const auto words = tables_[i].size(0);
+    const auto place = (tokens - first).clamp(0, words - 1);
+    auto vectors = at::embedding(tables_[i], place);
+    if (tables_.size() > 1) {
+      const auto own = place.eq(tokens - first).unsqueeze(-1);
+      vectors = vectors * own.to(vectors.scalar_type());
+    }
+    found.push_back(vectors);
   }
-  bounds.push_back(vocabulary_.words);
-  const auto flat = tokens.reshape(-1);
-  const auto parts = part_by_cluster(flat, bounds);
-  auto vectors = torch::zeros({flat.size(0), vocabulary_.d_model},
-                              tables_.front().options().requires_grad(false));
-  for (size_t i = 0; i < parts.size(); ++i) {
-    if (parts[i].empty()) continue;
-    vectors.index_copy_(0, parts[i].positions, embed(i, parts[i].words).to(vectors.scalar_type()));
+  auto vectors = found.size() == 1 ? found.front() : torch::cat(found, -1);
+  if (!projections_.empty()) {
+    const auto projection =
+        projections_.size() == 1 ? projections_.front() : torch::cat(projections_, 1);
+    vectors = at::matmul(vectors, projection.t()).to(vectors.scalar_type());
   }
-  auto shape = tokens.sizes().vec();
-  shape.push_back(vocabulary_.d_model);
-  return (vectors * std::sqrt(static_cast<double>(vocabulary_.d_model))).view(shape);
+  return vectors * std::sqrt(static_cast<double>(vocabulary_.d_model));
 }
 
 }  // namespace deq::models

@@ -1,5 +1,7 @@
 #include "deq/models/transformer/adaptive_vocabulary.h"
 
+#include <algorithm>
+#include <numeric>
 #include <string_view>
 
 #include "core/require.h"
@@ -48,29 +50,46 @@ void validate(const AdaptiveVocabulary& vocabulary) {
           "vocabulary: projection_init_std = {:g}, must be ≥ 0", vocabulary.projection_init_std);
 }
 
+void require_words(const torch::Tensor& tokens, int64_t first, int64_t end) {
+  const auto others = (tokens < first).logical_or_(tokens >= end).sum().item<int64_t>();
+  require(others == 0, "vocabulary: {} of {} tokens are no words, they must lie in [{}, {})",
+          others, tokens.numel(), first, end);
+}
+
 std::vector<ClusterTokens> part_by_cluster(const torch::Tensor& tokens,
                                            const std::vector<int64_t>& bounds) {
   require(tokens.dim() == 1 && tokens.scalar_type() == torch::kInt64,
           "vocabulary: tokens of shape {} and type {}, must be a list of int64", tokens.sizes(),
           tokens.scalar_type());
-  const auto clusters = static_cast<int64_t>(bounds.size()) - 1;
-  // Below all clusters is 0, cluster i is i + 1, above all is clusters + 1.
-  const auto which = torch::bucketize(tokens.contiguous(), torch::tensor(bounds, tokens.options()),
-                                      /*out_int32=*/false, /*right=*/true);
-  const auto order = torch::argsort(which, /*stable=*/true);
-  const auto counts = torch::bincount(which, {}, clusters + 2).to(torch::kCPU);
-  const auto* count = counts.const_data_ptr<int64_t>();
-  require(count[0] == 0 && count[clusters + 1] == 0,
-          "vocabulary: {} of {} tokens are no words, they must lie in [{}, {})",
-          count[0] + count[clusters + 1], tokens.numel(), bounds.front(), bounds.back());
+  // On the host: for a few thousand words a GPU's sort and its sums take longer than the way here
+  // and back.
+  const auto here = tokens.to(torch::kCPU).contiguous();
+  require_words(here, bounds.front(), bounds.back());
+  const auto* const token = here.const_data_ptr<int64_t>();
+  const auto cluster_of = [&bounds](int64_t word) {
+    return std::upper_bound(bounds.begin(), bounds.end(), word) - bounds.begin() - 1;
+  };
+  const auto clusters = bounds.size() - 1, count = static_cast<size_t>(here.numel());
+  std::vector<int64_t> sizes(clusters, 0);
+  for (size_t i = 0; i < count; ++i) ++sizes[static_cast<size_t>(cluster_of(token[i]))];
+  std::vector<int64_t> next(clusters, 0);
+  std::partial_sum(sizes.begin(), sizes.end() - 1, next.begin() + 1);
+  const auto sorted = torch::empty({2, here.numel()}, torch::kInt64);
+  auto* const positions = sorted.mutable_data_ptr<int64_t>();
+  auto* const words = positions + count;
+  for (size_t i = 0; i < count; ++i) {
+    const auto cluster = static_cast<size_t>(cluster_of(token[i]));
+    const auto place = static_cast<size_t>(next[cluster]++);
+    positions[place] = static_cast<int64_t>(i);
+    words[place] = token[i] - bounds[cluster];
+  }
+  const auto there = sorted.to(tokens.device());
   std::vector<ClusterTokens> parts;
-  parts.reserve(static_cast<size_t>(clusters));
-  int64_t offset = 0;
-  for (int64_t i = 0; i < clusters; ++i) {
-    auto positions = order.narrow(0, offset, count[i + 1]);
-    auto words = tokens.index_select(0, positions) - bounds[static_cast<size_t>(i)];
-    offset += count[i + 1];
-    parts.push_back({.positions = std::move(positions), .words = std::move(words)});
+  int64_t first = 0;
+  for (const auto size : sizes) {
+    parts.push_back(
+        {.positions = there[0].narrow(0, first, size), .words = there[1].narrow(0, first, size)});
+    first += size;
   }
   return parts;
 }

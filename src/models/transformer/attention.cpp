@@ -52,7 +52,20 @@ torch::Tensor TransformerAttention::memory_keys_values(const torch::Tensor& z,
   const auto queries = heads_ * d_head_, width = matrix.size(1) / 3;
   const auto kv = at::addmm(injected(u.flatten(0, 1).narrow(1, queries, 2 * queries), 2, matrix), x,
                             matrix.narrow(1, width, 2 * width));
-  return kv.view({batch, length, 2, heads_, width / heads_}).permute({2, 3, 0, 1, 4}).contiguous();
+  return kv.view({batch, length, 2, heads_, width / heads_}).permute({2, 3, 0, 1, 4});
+}
+
+torch::Tensor TransformerAttention::past(const Inputs& inputs, const torch::Tensor& matrix,
+                                         int64_t hidden) const {
+  const auto head = matrix.size(1) / (3 * heads_);
+  if (inputs.size() == 2 || inputs[2].size(1) == 0) {
+    if (hidden == 0) return {};
+    return torch::zeros({2, heads_, inputs[0].size(0), hidden, head},
+                        matrix.options().requires_grad(false));
+  }
+  const auto remembered = memory_keys_values(inputs[2], inputs[3], matrix);
+  return hidden == 0 ? remembered.contiguous()
+                     : at::constant_pad_nd(remembered, {0, 0, hidden, 0}).contiguous();
 }
 
 torch::Tensor TransformerAttention::injected(const torch::Tensor& u, int64_t kinds,
@@ -65,17 +78,21 @@ void TransformerAttention::prepare(Context& context, const Inputs& inputs) const
   const auto& injection = inputs[0];
   const auto& positions = inputs[1];
   const auto batch = injection.size(0), length = injection.size(1);
-  const auto keys = positions.size(0);
   const auto matrix = qkv_->matrix({.out = 3 * heads_});
+  const auto hidden = kernels::wants_aligned_rows(matrix)
+                          ? kernels::aligned_size(positions.size(0)) - positions.size(0)
+                          : 0;
+  const auto keys = hidden + positions.size(0);
   const auto head = matrix.size(1) / (3 * heads_);
   // In the type of the weights, or autocast would convert it at every step.
   const auto type = matrix.scalar_type();
   context[kInjection] = injected(injection.flatten(0, 1), 3, matrix);
-  if (keys > length) context[kMemory] = memory_keys_values(inputs[2], inputs[3], matrix);
+  context[kMemory] = past(inputs, matrix, hidden);
   const auto projection = positions_->matrix({.out = heads_});
   const auto projected = at::mm(kernels::factor_of(positions, projection), projection);
-  context[kPositions] = kernels::position_keys(projected, heads_);
-  context[kMask] = kernels::attention_mask(length, keys, horizon_, injection.device());
+  context[kPositions] = kernels::position_keys(projected, heads_, hidden);
+  context[kMask] = kernels::attention_mask(length, keys, horizon_, injection.device(), hidden);
+  context[kHidden] = torch::empty({hidden, 0}, matrix.options().requires_grad(false));
   const auto plain = injection.options().requires_grad(false);
   context[kContentBias] = kernels::with_zeros(content_bias_.to(type), head, type);
   context[kPositionBias] = kernels::with_zeros(position_bias_.to(type), head, type);
@@ -100,6 +117,7 @@ torch::Tensor TransformerAttention::step(const torch::Tensor& z, const Context& 
                                      .past = context[kMemory],
                                      .dropout = context[kAttentionDropout],
                                      .horizon = horizon_,
+                                     .hidden = context[kHidden].size(0),
                                      .d_head = d_head_,
                                      .mask = context[kMask]});
   const auto& out = context[kOutMatrix];

@@ -26,6 +26,9 @@ class TransformerAttention : public torch::nn::Module {
  private:
   torch::Tensor memory_keys_values(const torch::Tensor& z, const torch::Tensor& u,
                                    const torch::Tensor& matrix) const;
+  /// What all queries look at before their own positions, with so many zeros in front that nobody
+  /// sees; undefined where there is nothing.
+  torch::Tensor past(const Inputs& inputs, const torch::Tensor& matrix, int64_t hidden) const;
   /// Injections of queries, keys and values, or of some of these kinds, as columns of the matrix.
   torch::Tensor injected(const torch::Tensor& u, int64_t kinds, const torch::Tensor& matrix) const;
   torch::Tensor normalised(const torch::Tensor& x) const;

@@ -6,6 +6,7 @@
 #include "kernels/common/tensor_cores.h"
 #include "models/transformer/linear.h"
 #include "models/transformer/memory.h"
+#include "replay/replayed_function.h"
 
 namespace deq::models {
 
@@ -26,7 +27,11 @@ DeqTransformerImpl::DeqTransformerImpl(const TransformerOptions& options,
       layer_(cell_),
       softmax_(
           register_module("crit", AdaptiveSoftmax(embedding_, adaptive_ties(options), generator))),
-      dropout_(register_module("iodrop", VariationalDropout(options.dropout))) {}
+      dropout_(register_module("iodrop", VariationalDropout(options.dropout))),
+      replayed_injection_(std::make_shared<ReplayedFunction>(
+          std::vector<std::shared_ptr<torch::nn::Module>>{embedding_.ptr(), injection_,
+                                                          dropout_.ptr()},
+          [this](const auto& tokens) { return injected(tokens[0]); })) {}
 
 TransformerOutput DeqTransformerImpl::forward(const torch::Tensor& tokens,
                                               const torch::Tensor& targets,
@@ -44,7 +49,7 @@ TransformerReading DeqTransformerImpl::read(const torch::Tensor& tokens,
                                             const TransformerMemory& memory,
                                             const EquilibriumPlan& plan,
                                             const torch::Tensor& start) {
-  const auto injection = inject(tokens);
+  const auto injection = inject(tokens, plan.options().replay);
   const auto inputs = cell_inputs(injection, memory);
   auto equilibrium =
       layer_->forward(inputs, {.start = start.defined() ? State{start} : State{}, .plan = &plan});
@@ -65,9 +70,14 @@ torch::Tensor DeqTransformerImpl::log_probabilities(const torch::Tensor& hidden)
   return softmax_->log_probabilities(hidden);
 }
 
-torch::Tensor DeqTransformerImpl::inject(const torch::Tensor& tokens) {
+torch::Tensor DeqTransformerImpl::inject(const torch::Tensor& tokens, Replay replay) {
   check_tokens("transformer", tokens);
-  auto embedded = embedding_(tokens);
+  require_words(tokens, 0, options_.vocabulary);
+  return (*replayed_injection_)({tokens}, replay);
+}
+
+torch::Tensor DeqTransformerImpl::injected(const torch::Tensor& tokens) {
+  auto embedded = embedding_->embed(tokens);
   const auto mask = dropout_->mask({tokens.size(0), 1, options_.d_model},
                                    embedded.options().requires_grad(false));
   if (mask.defined()) embedded = embedded * mask;

@@ -21,6 +21,9 @@ class AdaptiveEmbeddingImpl : public torch::nn::Module {
   /// […, d_model] of tokens […], int64.
   torch::Tensor forward(const torch::Tensor& tokens);
 
+  /// The same of tokens that are words, which nobody checks: no read from a GPU.
+  torch::Tensor embed(const torch::Tensor& tokens) const;
+
   const AdaptiveVocabulary& vocabulary() const { return vocabulary_; }
   /// One per cluster, or one for all words where div_val = 1.
   const std::vector<torch::Tensor>& tables() const { return tables_; }
@@ -28,8 +31,6 @@ class AdaptiveEmbeddingImpl : public torch::nn::Module {
   const std::vector<torch::Tensor>& projections() const { return projections_; }
 
  private:
-  torch::Tensor embed(size_t table, const torch::Tensor& words) const;
-
   AdaptiveVocabulary vocabulary_;
   std::vector<torch::Tensor> tables_;
   std::vector<torch::Tensor> projections_;

@@ -34,6 +34,10 @@ struct AdaptiveVocabulary {
 /// Throws Error naming the field, its value and the constraint.
 void validate(const AdaptiveVocabulary& vocabulary);
 
+/// Throws Error unless all tokens are words from `first` to before `end`. Costs one read from a
+/// GPU.
+void require_words(const torch::Tensor& tokens, int64_t first, int64_t end);
+
 /// Those of many tokens that one cluster holds.
 struct ClusterTokens {
   torch::Tensor positions;  ///< where they are, increasing

@@ -14,6 +14,10 @@
 #include "deq/nn/equilibrium.h"
 #include "deq/nn/variational_dropout.h"
 
+namespace deq {
+class ReplayedFunction;
+}
+
 namespace deq::models {
 
 class TransformerLinear;
@@ -63,7 +67,7 @@ class DeqTransformerImpl : public torch::nn::Module {
   torch::Tensor log_probabilities(const torch::Tensor& hidden);
 
   /// The injections of tokens [B, T], and all inputs of the cell with a memory's.
-  torch::Tensor inject(const torch::Tensor& tokens);
+  torch::Tensor inject(const torch::Tensor& tokens, Replay replay = Replay::Automatic);
   Inputs cell_inputs(const torch::Tensor& injection, const TransformerMemory& memory);
 
   TransformerCell cell() const { return cell_; }
@@ -72,6 +76,7 @@ class DeqTransformerImpl : public torch::nn::Module {
   std::vector<TiedName> tied() const;
 
  private:
+  torch::Tensor injected(const torch::Tensor& tokens);
   torch::Tensor without_dropped_outputs(const torch::Tensor& z) const;
 
   TransformerOptions options_;
@@ -82,6 +87,7 @@ class DeqTransformerImpl : public torch::nn::Module {
   Equilibrium layer_;  // not in the module tree, where it would change the cell's name
   AdaptiveSoftmax softmax_;
   VariationalDropout dropout_;
+  std::shared_ptr<ReplayedFunction> replayed_injection_;
 };
 TORCH_MODULE(DeqTransformer);
 
