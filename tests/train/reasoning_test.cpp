@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "deq/core/error.h"
-#include "deq/lab/data/puzzles/sudoku_set.h"
+#include "deq/lab/data/puzzles/puzzle_set.h"
 #include "deq/lab/settings/files.h"
 #include "deq/lab/train/trainer.h"
 #include "io/temporary_folder.h"
@@ -115,10 +115,12 @@ TEST_F(PuzzleSlotsTest, GoesOnWithOtherParts) {
 class ReasoningTest : public test::Seeded {
  protected:
   ReasoningTest() {
-    const SudokuShape shape{.box_rows = 2, .box_columns = 2};
-    const auto puzzles = make_sudokus({.shape = shape, .count = 120, .seed = 1});
-    write_sudokus(folder_ / "train.csv", {shape, {puzzles.begin(), puzzles.begin() + 80}});
-    write_sudokus(folder_ / "test.csv", {shape, {puzzles.begin() + 80, puzzles.end()}});
+    const auto [shape, puzzles] =
+        make_puzzles({.wanted = SudokuWanted{.shape = {.box_rows = 2, .box_columns = 2}},
+                      .count = 120,
+                      .seed = 1});
+    write_puzzles(folder_ / "train.csv", {shape, {puzzles.begin(), puzzles.begin() + 80}});
+    write_puzzles(folder_ / "test.csv", {shape, {puzzles.begin() + 80, puzzles.end()}});
   }
 
   ReasoningConfig config(const std::string& more = "") const {
@@ -184,8 +186,8 @@ TEST_F(ReasoningTest, SaysWhatIsMissing) {
   how.data.path = folder_ / "nowhere";
   EXPECT_THAT([&] { ReasoningTask task(how); },
               ::testing::ThrowsMessage<Error>(::testing::HasSubstr("there is no ")));
-  const SudokuShape other{.box_rows = 2, .box_columns = 3};
-  write_sudokus(folder_ / "test.csv", {other, make_sudokus({.shape = other, .count = 3})});
+  const SudokuWanted other{.shape = {.box_rows = 2, .box_columns = 3}};
+  write_puzzles(folder_ / "test.csv", make_puzzles({.wanted = other, .count = 3}));
   EXPECT_THAT([&] { ReasoningTask task(config()); },
               ::testing::ThrowsMessage<Error>(::testing::HasSubstr("are of different shapes")));
 }
