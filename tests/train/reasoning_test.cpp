@@ -8,9 +8,14 @@
 
 #include "deq/core/error.h"
 #include "deq/lab/data/puzzles/puzzle_set.h"
+#include "deq/lab/io/atomic_file.h"
+#include "deq/lab/io/run_folder.h"
 #include "deq/lab/settings/files.h"
+#include "deq/lab/train/checkpoints.h"
+#include "deq/lab/train/puzzle_solver.h"
 #include "deq/lab/train/trainer.h"
 #include "io/temporary_folder.h"
+#include "lab/train/model_state.h"
 #include "lab/train/puzzle_loss.h"
 #include "lab/train/puzzle_slots.h"
 #include "support/maps.h"
@@ -179,6 +184,29 @@ TEST_F(ReasoningTest, OfSeveralStartsTheMostSettledCounts) {
   how.model.start = models::ReasonerStart::Fixed;
   EXPECT_THAT([&] { measure(); }, ::testing::ThrowsMessage<Error>(::testing::StrEq(
                                       "reasoning.breadth = 4 needs model.start = \"random\"")));
+}
+
+TEST_F(ReasoningTest, ACheckpointSaysWhatThePuzzlesAre) {
+  const auto how = config();
+  ReasoningTask task(how);
+  EXPECT_EQ(task.sample_form(), "sudoku 2x2");
+  create_run_folder(folder_ / "run");
+  write_file_atomically(config_file(folder_ / "run"), to_toml(how));
+  const auto solver_of = [&](const std::string& form) {
+    Checkpoints(checkpoint_folder(folder_ / "run"), 1)
+        .save(0, {.tensors = model_tensors(task.model()),
+                  .metadata = checkpoint_metadata(to_toml(how), {}, form)});
+    return PuzzleSolver(folder_ / "run");
+  };
+  auto newer = solver_of("sudoku 2x2");
+  auto older = solver_of("");  // from the time when there were no others
+  EXPECT_EQ(newer.shape(), PuzzleShape(SudokuShape{2, 2}));
+  EXPECT_EQ(older.shape(), newer.shape());
+  const auto question = make_sudoku({2, 2}, 1).question;
+  EXPECT_EQ(older.solve(question).grid, newer.solve(question).grid);
+  EXPECT_EQ(solver_of("maze 4x4").shape(), PuzzleShape(MazeShape{4, 4}));
+  EXPECT_THAT([&] { solver_of("maze 1x16"); },
+              ::testing::ThrowsMessage<Error>(::testing::HasSubstr("not 1 × 16")));
 }
 
 TEST_F(ReasoningTest, SaysWhatIsMissing) {
