@@ -276,8 +276,11 @@ class Misuse(DataTest):
 
 class Make(ProgramTest):
     def sudoku(self, out, *arguments):
+        return self.make("sudoku", out, *arguments)
+
+    def make(self, kind, out, *arguments):
         """What the program says, and the lines of both tables."""
-        said = json.loads(self.deq("data", "make", "sudoku", out, *arguments, "--json").stdout)
+        said = json.loads(self.deq("data", "make", kind, out, *arguments, "--json").stdout)
         return said, [(self.folder / out / f"{split}.csv").read_text().splitlines() for split in ("train", "test")]
 
     def test_puzzles_of_both_splits(self):
@@ -295,11 +298,32 @@ class Make(ProgramTest):
                     questions.append(question)
             self.assertEqual(len(set(questions)), 37)
 
+    def test_mazes_of_both_splits(self):
+        for size, cells, path in (("30x30", 900, "100:140"), ("6x9", 59, "8:20")):
+            said, tables = self.make("maze", size, "--size", size, "--path", path, "--train", "30", "--test", "7", "--seed", str(SEED))
+            self.assertEqual([split["puzzles"] for split in said["splits"]], [30, 7])
+            least, most = map(int, path.split(":"))
+            questions = []
+            for lines in tables:
+                self.assertEqual(lines[0], "source,question,answer,rating")
+                for line in lines[1:]:
+                    _, question, answer, rating = line.split(",")
+                    self.assertEqual((len(question), len(answer)), (cells, cells))
+                    self.assertEqual(set(question) - {"/"}, set("# SG"))
+                    self.assertTrue(all(q == a or (q, a) == (" ", "o") for q, a in zip(question, answer)), line)
+                    self.assertEqual(answer.count("o") + 2, int(rating))
+                    self.assertTrue(least <= int(rating) <= most, line)
+                    questions.append(question)
+            self.assertEqual(len(set(questions)), 37)
+        self.assertRegex(self.deq("data", "make", "maze", "few", "--size", "5x5", "--path", "5:9", "--test", "1").stdout,
+                         r"few/test\.csv: 1 mazes of 5 × 5, [0-9.]+ walls and a path of [5-9]\.0 cells on average")
+
     def test_the_seed_decides(self):
         few = ("--train", "5", "--test", "5")
-        first = self.sudoku("first", *few, "--seed", "1")[1]
-        self.assertEqual(self.sudoku("again", *few, "--seed", "1")[1], first)
-        self.assertNotEqual(self.sudoku("other", *few, "--seed", "2")[1], first)
+        for kind in ("sudoku", "maze"):
+            first = self.make(kind, f"{kind}-first", *few, "--seed", "1")[1]
+            self.assertEqual(self.make(kind, f"{kind}-again", *few, "--seed", "1")[1], first)
+            self.assertNotEqual(self.make(kind, f"{kind}-other", *few, "--seed", "2")[1], first)
 
     def test_hard_ones_only(self):
         said, _ = self.sudoku("hard", "--train", "10", "--test", "2", "--rating", "12")
@@ -316,6 +340,16 @@ class Make(ProgramTest):
                 (["--rating", "-1"], "--rating: must be a whole number, zero or above, not -1"),
                 (["--seed", "x"], "--seed: must be a whole number, zero or above, not x")):
             self.assertIn(why, self.deq("data", "make", "sudoku", "new", *arguments, status=2).stderr)
+        for arguments, why in (
+                (["--size", "30"], "--size: must be two whole numbers from 2 on, like 30x30, not 30"),
+                (["--size", "1x30"], "--size: must be two whole numbers from 2 on, like 30x30, not 1x30"),
+                (["--path", "7:6"], "like 100:140, the second no smaller than the first, not 7:6"),
+                (["--path", "1:6"], "--path: must be two whole numbers from 2 on")):
+            self.assertIn(why, self.deq("data", "make", "maze", "new", *arguments, status=2).stderr)
+        for arguments, why in (
+                (["--size", "200x30"], "a maze has 2 to 100 rows and columns, not 200 × 30"),
+                (["--size", "3x3"], "there is no other maze of 3 × 3 with a path of 100 to 140 cells")):
+            self.assertIn(why, self.deq("data", "make", "maze", "new", *arguments, status=1).stderr)
         self.assertFalse((self.folder / "new").exists())
 
 

@@ -98,6 +98,43 @@ class Reasoning(ProgramTest):
         self.assertEqual(len(first["way"]), first["evaluations"])
         self.assertEqual(first["right"], first["answer"] == answer)
 
+    def test_walks_through_a_maze(self):
+        self.deq("data", "make", "maze", "mazes", "--size", "5x6", "--path", "5:12", "--train", "100", "--test", "20")
+        self.train("run", "data.path=mazes", "model.attention=true", "model.heads=2", "train.steps=20")
+        last = self.metrics("run")[-1]
+        self.assertGreater(last["cells"], 30)
+        question, answer = (self.folder / "mazes/test.csv").read_text().splitlines()[1].split(",")[1:3]
+        self.assertEqual((last["puzzle_question"], last["puzzle_answer"]), (question, answer))
+        shutil.rmtree(self.folder / "mazes")
+        for name, text in (("line.txt", question), ("rows.txt", question.replace("/", "\n").replace(" ", ".") + "\n")):
+            (self.folder / name).write_text(text)
+        text = self.deq("predict", "run", "rows.txt").stdout
+        self.assertEqual([len(row) for row in text.splitlines()[1:6]], 5 * [6])
+        self.assertRegex(text, "it (keeps|breaks) the rules; .* after [0-9]+ evaluations")
+        first, second = map(json.loads, self.deq("predict", "run", "line.txt", "rows.txt", "--json").stdout.splitlines())
+        self.assertEqual(first["answer"], second["answer"])
+        self.assertEqual(first["right"], first["answer"] == answer)
+        self.assertEqual({len(line) for line in first["way"]}, {len(question)})
+        for text, complaint in (("S G", "3 cells where 30 are expected"), (". " * 15, "a maze has one start, not 0"),
+                                (5 * "S....G\n", "a maze has one start, not 5"), ("1" + 29 * ".", "it has other signs, too"),
+                                ("S...G\n" * 5, "row 1 of the maze has 5 cells, where 6 are expected"),
+                                ("S....G\n" * 6, "a maze of 6 rows, where 5 are expected")):
+            (self.folder / "bad.txt").write_text(text)
+            result = self.deq("predict", "run", "bad.txt", status=1)
+            self.assertIn(complaint, result.stderr)
+            self.assertEqual(len(result.stderr.splitlines()), 1)
+
+    def test_a_model_of_mazes_is_none_of_sudokus(self):
+        # Both have sixteen cells and five things to stand in them.
+        self.deq("data", "make", "maze", "mazes", "--size", "4x4", "--path", "3:8", "--train", "50", "--test", "10")
+        self.train("run", "data.path=mazes", "train.steps=1", "train.lr_schedule.warmup_steps=0")
+        result = self.deq("eval", "run", "--set", "data.path=sudoku", status=1)
+        self.assertIn('its samples are "maze 4x4", those of the data "sudoku 2x2"', result.stderr)
+        self.deq("data", "make", "maze", "both", "--size", "4x4", "--path", "3:8", "--train", "5", "--test", "5")
+        shutil.copy(self.folder / "sudoku/test.csv", self.folder / "both/test.csv")
+        result = self.train("bad", "data.path=both", status=2)
+        self.assertIn("the puzzles of train.csv and test.csv in both are of different shapes", result.stderr)
+
     def test_bad_input_gets_one_sentence(self):
         self.train("run", "train.steps=1", "train.lr_schedule.warmup_steps=0")
         for name, text, complaint in (

@@ -147,6 +147,22 @@ class Curves(PageTest):
         self.assertEqual(struck, [0, 2, 1, 0])
         self.assertEqual(given, 6)
 
+    def test_a_maze_is_drawn_with_what_its_path_lacks(self):
+        question, right = "S  /## /G  /# #", "Soo/##o/Goo/# #"
+        early, late = "S o/#o /Goo/# #", "Soo/##o/Go /# #"
+        self.report(run=[train_line(5), valid_line(5, puzzle_question=question, puzzle_answer=right,
+                                                   puzzle_way=f"{early} {late} {late} {right}")])
+        titles, counts, rows = self.ask("page.html", """() => {
+          const figures = [...document.querySelectorAll('#puzzle figure')];
+          const count = (node, kind) => node.querySelectorAll(kind).length;
+          return [figures.map((node) => node.querySelector('figcaption').textContent),
+            figures.map((node) => ['.wall', '.path', '.missed', '.wrong'].map((kind) => count(node, kind))),
+            figures.map((node) => [count(node, 'tr'), count(node, 'td'), node.textContent.slice(-2)])];
+        }""")
+        self.assertEqual(titles, ["The question", "After 1", "After 2", "After 4"])
+        self.assertEqual(counts, [[4, 0, 0, 0], [3, 4, 2, 1], [4, 4, 1, 0], [4, 5, 0, 0]])
+        self.assertEqual(rows, 4 * [[4, 12, "SG"]])
+
     def test_few_points_get_markers_and_many_a_line(self):
         self.report(short=[train_line(5), valid_line(5)], long=[train_line(step) for step in range(30)])
         modes, points, room = self.ask("page.html", """() => [plotOf('train', 'loss').data.map((trace) => trace.mode),

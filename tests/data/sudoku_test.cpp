@@ -1,4 +1,4 @@
-#include "deq/lab/data/puzzles/sudoku_set.h"
+#include "deq/lab/data/puzzles/puzzle_set.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,15 +18,15 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-SudokuGrid grid_of(const std::string& text) {
-  SudokuGrid grid;
+PuzzleGrid grid_of(const std::string& text) {
+  PuzzleGrid grid;
   for (const char letter : text)
     grid.push_back(letter == '.' ? uint8_t{0} : static_cast<uint8_t>(letter - '0'));
   return grid;
 }
 
 /// Counted cell by cell, without any inference: the oracle.
-int64_t count_plainly(const SudokuShape& shape, SudokuGrid& grid, size_t cell = 0) {
+int64_t count_plainly(const SudokuShape& shape, PuzzleGrid& grid, size_t cell = 0) {
   const auto side = static_cast<size_t>(shape.side());
   while (cell < grid.size() && grid[cell] != 0) ++cell;
   if (cell == grid.size()) return 1;
@@ -53,7 +53,7 @@ int64_t count_plainly(const SudokuShape& shape, SudokuGrid& grid, size_t cell = 
 class SudokuTest : public test::SeededWith<SudokuShape> {
  protected:
   SudokuShape shape_ = GetParam();
-  Sudoku draw(uint64_t index) const { return make_sudoku(shape_, test::seed() + index); }
+  Puzzle draw(uint64_t index) const { return make_sudoku(shape_, test::seed() + index); }
 };
 
 TEST_P(SudokuTest, APuzzleHasOneAnswerAndNoDigitTooMany) {
@@ -75,7 +75,7 @@ TEST_P(SudokuTest, APuzzleHasOneAnswerAndNoDigitTooMany) {
 
 TEST_P(SudokuTest, AnotherGuiseHasOneAnswerToo) {
   const auto puzzle = draw(0);
-  std::set<SudokuGrid> seen;
+  std::set<PuzzleGrid> seen;
   for (uint64_t k = 0; k < 50; ++k) {
     const auto other = in_another_guise(shape_, puzzle, test::seed() + k);
     const auto found = solve_sudoku(shape_, other.question);
@@ -98,7 +98,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, SudokuTest,
 TEST(Sudoku, CountsWhatAPlainSearchCounts) {
   // All grids of 4 × 4: a known number.
   const SudokuShape small{2, 2};
-  EXPECT_EQ(solve_sudoku(small, SudokuGrid(16), 1000).solutions, 288);
+  EXPECT_EQ(solve_sudoku(small, PuzzleGrid(16), 1000).solutions, 288);
   for (const auto& shape : {small, SudokuShape{2, 3}}) {
     for (uint64_t k = 0; k < 20; ++k) {
       auto question = make_sudoku(shape, k).question;
@@ -124,14 +124,14 @@ TEST(Sudoku, APublishedOne) {
 }
 
 TEST(Sudoku, WhatIsNone) {
-  auto twice = SudokuGrid(81);
+  auto twice = PuzzleGrid(81);
   twice[0] = twice[1] = 5;
   EXPECT_EQ(solve_sudoku({}, twice).solutions, 0);
-  EXPECT_THAT([] { solve_sudoku({}, SudokuGrid(80)); },
+  EXPECT_THAT([] { solve_sudoku({}, PuzzleGrid(80)); },
               ThrowsMessage<Error>("a Sudoku of 9 × 9 has 81 cells, not 80"));
   EXPECT_THAT(
       [] {
-        solve_sudoku({2, 2}, SudokuGrid(16, 5));
+        solve_sudoku({2, 2}, PuzzleGrid(16, 5));
       },
       ThrowsMessage<Error>("a Sudoku of 4 × 4 has no digit 5"));
   EXPECT_THAT([] { make_sudoku({4, 4}, 0); }, ThrowsMessage<Error>(HasSubstr("not 4 × 4")));
@@ -139,22 +139,23 @@ TEST(Sudoku, WhatIsNone) {
 
 TEST(SudokuSet, DoesNotDependOnThreadsAndHasNothingTwice) {
   // So small that many are drawn twice.
-  const SudokuSetOptions options{
-      .shape = {2, 2}, .count = 3000, .seed = test::seed(), .threads = 1};
+  const PuzzleSetOptions options{
+      .wanted = SudokuWanted{.shape = {2, 2}}, .count = 3000, .seed = test::seed(), .threads = 1};
   auto more = options;
   more.threads = 3;
-  const auto one = make_sudokus(options);
-  EXPECT_EQ(one, make_sudokus(more));
-  std::set<SudokuGrid> questions;
+  const auto one = make_puzzles(options).puzzles;
+  EXPECT_EQ(one, make_puzzles(more).puzzles);
+  std::set<PuzzleGrid> questions;
   for (const auto& puzzle : one) questions.insert(puzzle.question);
   EXPECT_EQ(questions.size(), one.size());
   more.seed += 1;
-  EXPECT_NE(one, make_sudokus(more));
+  EXPECT_NE(one, make_puzzles(more).puzzles);
 }
 
 TEST(SudokuSet, HardOnesOnly) {
-  const auto puzzles = make_sudokus({.count = 20, .least_rating = 10, .seed = test::seed()});
-  for (const auto& puzzle : puzzles) EXPECT_GE(puzzle.rating, 10);
+  const auto set =
+      make_puzzles({.wanted = SudokuWanted{.least_rating = 10}, .count = 20, .seed = test::seed()});
+  for (const auto& puzzle : set.puzzles) EXPECT_GE(puzzle.rating, 10);
 }
 
 class SudokuFile : public ::testing::Test {
@@ -162,7 +163,7 @@ class SudokuFile : public ::testing::Test {
   void write(const std::string& text) const { write_file_atomically(file_, text); }
   void refuse(const std::string& line, const std::string& why) const {
     write("source,question,answer,rating\n" + line + "\n");
-    EXPECT_THAT([this] { read_sudokus(file_); }, ThrowsMessage<Error>(EndsWith(why)));
+    EXPECT_THAT([this] { read_puzzles(file_); }, ThrowsMessage<Error>(EndsWith(why)));
   }
 
   test::TemporaryFolder folder_;
@@ -171,19 +172,20 @@ class SudokuFile : public ::testing::Test {
 
 TEST_F(SudokuFile, ReadsWhatItWrote) {
   for (const auto& shape : {SudokuShape{2, 3}, SudokuShape{3, 3}}) {
-    const auto puzzles = make_sudokus({.shape = shape, .count = 10, .seed = test::seed()});
-    write_sudokus(file_, {shape, puzzles});
-    const auto set = read_sudokus(file_);
-    EXPECT_EQ(set.shape, shape);
-    EXPECT_EQ(set.puzzles, puzzles);
+    const auto made =
+        make_puzzles({.wanted = SudokuWanted{.shape = shape}, .count = 10, .seed = test::seed()});
+    write_puzzles(file_, made);
+    const auto set = read_puzzles(file_);
+    EXPECT_EQ(set.shape, PuzzleShape(shape));
+    EXPECT_EQ(set.puzzles, made.puzzles);
   }
 }
 
 TEST_F(SudokuFile, TakesZerosCarriageReturnsAndNoRating) {
   write("source,question,answer\r\nx,1000000003000004,1234341221434321\r\n");
-  EXPECT_THAT([this] { read_sudokus(file_); }, ThrowsMessage<Error>(EndsWith("question's digits")));
+  EXPECT_THAT([this] { read_puzzles(file_); }, ThrowsMessage<Error>(EndsWith("question's digits")));
   write("source,question,answer\r\nx,1000000000000001,1234341221434321\r\n");
-  const auto set = read_sudokus(file_);
+  const auto set = read_puzzles(file_);
   ASSERT_EQ(set.puzzles.size(), 1U);
   EXPECT_EQ(set.puzzles[0].question, grid_of("1..............1"));
   EXPECT_EQ(set.puzzles[0].rating, 0);
@@ -197,10 +199,10 @@ TEST_F(SudokuFile, SaysWhatIsWrongAndWhere) {
   refuse("x,1..............1,123434122143432.,0", ":2: the answer is no filled grid");
   refuse("x,1..............1,1234341221434321,many", ":2: the rating is no whole number");
   write("question,answer\n");
-  EXPECT_THAT([this] { read_sudokus(file_); },
+  EXPECT_THAT([this] { read_puzzles(file_); },
               ThrowsMessage<Error>(HasSubstr(":1: the first line")));
   write("source,question,answer,rating\n");
-  EXPECT_THAT([this] { read_sudokus(file_); }, ThrowsMessage<Error>(EndsWith("holds no puzzles")));
+  EXPECT_THAT([this] { read_puzzles(file_); }, ThrowsMessage<Error>(EndsWith("holds no puzzles")));
 }
 
 }  // namespace

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "deq/core/error.h"
-#include "deq/lab/data/puzzles/sudoku_dataset.h"
-#include "deq/lab/data/puzzles/sudoku_set.h"
+#include "deq/lab/data/puzzles/puzzle_dataset.h"
+#include "deq/lab/data/puzzles/puzzle_set.h"
 #include "support/seed.h"
 
 namespace deq::lab {
@@ -23,7 +23,7 @@ TEST(SudokuText, ReadsWhatItWritesAndWhatItDraws) {
   }
   EXPECT_EQ(draw_sudoku({2, 2}, parse_sudoku("1...\n..3.\n....\n.2.4\n")),
             "1 .|. .\n. .|3 .\n---+---\n. .|. .\n. 2|. 4\n");
-  EXPECT_EQ(parse_sudoku("0000000000000000"), SudokuGrid(16, 0));
+  EXPECT_EQ(parse_sudoku("0000000000000000"), PuzzleGrid(16, 0));
 }
 
 TEST(SudokuText, SaysWhatIsNoGrid) {
@@ -37,9 +37,8 @@ TEST(SudokuText, SaysWhatIsNoGrid) {
 class SudokuDatasetTest : public test::Seeded {};
 
 TEST_F(SudokuDatasetTest, AugmentedPuzzlesAreOthersWithTheirAnswers) {
-  const SudokuShape shape{3, 3};
-  const SudokuSet set{shape, make_sudokus({.shape = shape, .count = 3})};
-  const SudokuDataset plain(set, false), augmented(set, true);
+  const auto set = make_puzzles({.wanted = SudokuWanted{}, .count = 3});
+  const PuzzleDataset plain(set, false), augmented(set, true);
   EXPECT_EQ(plain.size(), 3);
   EXPECT_TRUE(plain.get(1, 5)[0].equal(tokens_of(set.puzzles[1].question)));
   EXPECT_TRUE(plain.get(1, 5)[1].equal(tokens_of(set.puzzles[1].answer)));

@@ -156,9 +156,11 @@ SEEDS = {
     "archive": {"plain.tar": archive("w", ("cat/1.png", b"one"), ("dog/2.png", b"two")),
                 "packed.tar.gz": archive("w:gz", ("cat/1.png", b"one")), "link.tar": archive("w", ("out", None, "/etc")),
                 "up.tar": archive("w", ("../up", b"x"))},
-    "sudoku": {"two": b"source,question,answer,rating\na,1..............1,1234341221434321,3\nb,0000000000000001,1234341221434321,\n",
-               "nine": b"source,question,answer\r\n,53..7....6..195....98....6.8...6...34..8.3..17...2...6.6....28....419..5....8..79,"
-                       b"534678912672195348198342567859761423426853791713924856961537284287419635345286179\r\n"},
+    "puzzles": {"two": b"source,question,answer,rating\na,1..............1,1234341221434321,3\nb,0000000000000001,1234341221434321,\n",
+                "nine": b"source,question,answer\r\n,53..7....6..195....98....6.8...6...34..8.3..17...2...6.6....28....419..5....8..79,"
+                        b"534678912672195348198342567859761423426853791713924856961537284287419635345286179\r\n",
+                "maze": b"source,question,answer,rating\na,S  ## ##G,Soo##o##G,5\nb,S.G.#.#..,SoG.#.#..,\n",
+                "flat": b"source,question,answer,rating\na,S  #/## G,Soo#/##oG,5\n"},
     "metrics": {"lines": METRICS, "torn": METRICS[:-9], "environment": b'{"libdeq": "1", "cores": 2}'},
 }
 

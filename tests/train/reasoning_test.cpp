@@ -7,10 +7,15 @@
 #include <cmath>
 
 #include "deq/core/error.h"
-#include "deq/lab/data/puzzles/sudoku_set.h"
+#include "deq/lab/data/puzzles/puzzle_set.h"
+#include "deq/lab/io/atomic_file.h"
+#include "deq/lab/io/run_folder.h"
 #include "deq/lab/settings/files.h"
+#include "deq/lab/train/checkpoints.h"
+#include "deq/lab/train/puzzle_solver.h"
 #include "deq/lab/train/trainer.h"
 #include "io/temporary_folder.h"
+#include "lab/train/model_state.h"
 #include "lab/train/puzzle_loss.h"
 #include "lab/train/puzzle_slots.h"
 #include "support/maps.h"
@@ -115,10 +120,12 @@ TEST_F(PuzzleSlotsTest, GoesOnWithOtherParts) {
 class ReasoningTest : public test::Seeded {
  protected:
   ReasoningTest() {
-    const SudokuShape shape{.box_rows = 2, .box_columns = 2};
-    const auto puzzles = make_sudokus({.shape = shape, .count = 120, .seed = 1});
-    write_sudokus(folder_ / "train.csv", {shape, {puzzles.begin(), puzzles.begin() + 80}});
-    write_sudokus(folder_ / "test.csv", {shape, {puzzles.begin() + 80, puzzles.end()}});
+    const auto [shape, puzzles] =
+        make_puzzles({.wanted = SudokuWanted{.shape = {.box_rows = 2, .box_columns = 2}},
+                      .count = 120,
+                      .seed = 1});
+    write_puzzles(folder_ / "train.csv", {shape, {puzzles.begin(), puzzles.begin() + 80}});
+    write_puzzles(folder_ / "test.csv", {shape, {puzzles.begin() + 80, puzzles.end()}});
   }
 
   ReasoningConfig config(const std::string& more = "") const {
@@ -179,13 +186,36 @@ TEST_F(ReasoningTest, OfSeveralStartsTheMostSettledCounts) {
                                       "reasoning.breadth = 4 needs model.start = \"random\"")));
 }
 
+TEST_F(ReasoningTest, ACheckpointSaysWhatThePuzzlesAre) {
+  const auto how = config();
+  ReasoningTask task(how);
+  EXPECT_EQ(task.sample_form(), "sudoku 2x2");
+  create_run_folder(folder_ / "run");
+  write_file_atomically(config_file(folder_ / "run"), to_toml(how));
+  const auto solver_of = [&](const std::string& form) {
+    Checkpoints(checkpoint_folder(folder_ / "run"), 1)
+        .save(0, {.tensors = model_tensors(task.model()),
+                  .metadata = checkpoint_metadata(to_toml(how), {}, form)});
+    return PuzzleSolver(folder_ / "run");
+  };
+  auto newer = solver_of("sudoku 2x2");
+  auto older = solver_of("");  // from the time when there were no others
+  EXPECT_EQ(newer.shape(), PuzzleShape(SudokuShape{2, 2}));
+  EXPECT_EQ(older.shape(), newer.shape());
+  const auto question = make_sudoku({2, 2}, 1).question;
+  EXPECT_EQ(older.solve(question).grid, newer.solve(question).grid);
+  EXPECT_EQ(solver_of("maze 4x4").shape(), PuzzleShape(MazeShape{4, 4}));
+  EXPECT_THAT([&] { solver_of("maze 1x16"); },
+              ::testing::ThrowsMessage<Error>(::testing::HasSubstr("not 1 × 16")));
+}
+
 TEST_F(ReasoningTest, SaysWhatIsMissing) {
   auto how = config();
   how.data.path = folder_ / "nowhere";
   EXPECT_THAT([&] { ReasoningTask task(how); },
               ::testing::ThrowsMessage<Error>(::testing::HasSubstr("there is no ")));
-  const SudokuShape other{.box_rows = 2, .box_columns = 3};
-  write_sudokus(folder_ / "test.csv", {other, make_sudokus({.shape = other, .count = 3})});
+  const SudokuWanted other{.shape = {.box_rows = 2, .box_columns = 3}};
+  write_puzzles(folder_ / "test.csv", make_puzzles({.wanted = other, .count = 3}));
   EXPECT_THAT([&] { ReasoningTask task(config()); },
               ::testing::ThrowsMessage<Error>(::testing::HasSubstr("are of different shapes")));
 }

@@ -11,7 +11,7 @@
 #include "checks.h"
 #include "commands.h"
 #include "deq/core/error.h"
-#include "deq/lab/data/puzzles/sudoku_text.h"
+#include "deq/lab/data/puzzles/puzzle_shape.h"
 #include "deq/lab/io/atomic_file.h"
 #include "deq/lab/train/experiment.h"
 #include "deq/lab/train/predictor.h"
@@ -72,18 +72,19 @@ nlohmann::ordered_json as_json(const std::string& image, const Prediction& predi
 }
 
 void print_answer(const std::string& file, const PuzzleSolver& solver, const PuzzleAnswer& answer) {
-  std::cout << file << '\n' << draw_sudoku(solver.shape(), answer.grid);
+  std::cout << file << '\n' << draw_puzzle(solver.shape(), answer.grid);
   std::cout << fmt::format("  {}; {} after {} evaluations, relative residual {:.2e}\n",
                            answer.right ? "it keeps the rules" : "it breaks the rules",
                            status_name(answer.solve.status), answer.solve.evaluations,
                            answer.solve.relative);
 }
 
-nlohmann::ordered_json as_json(const std::string& file, const PuzzleAnswer& answer) {
+nlohmann::ordered_json as_json(const std::string& file, const PuzzleSolver& solver,
+                               const PuzzleAnswer& answer) {
   auto way = nlohmann::ordered_json::array();
-  for (const auto& grid : answer.way) way.push_back(sudoku_line(grid));
+  for (const auto& grid : answer.way) way.push_back(line_of(solver.shape(), grid));
   return {{"puzzle", file},
-          {"answer", sudoku_line(answer.grid)},
+          {"answer", line_of(solver.shape(), answer.grid)},
           {"right", answer.right},
           {"evaluations", answer.solve.evaluations},
           {"residual", answer.solve.relative},
@@ -130,9 +131,9 @@ void solve_puzzles(const PredictArguments& arguments) {
                       arguments.overrides);
   print_warnings(solver.warnings());
   predict_each(arguments, "puzzle", [&](const std::string& file) {
-    const auto answer = solver.solve(parse_sudoku(read_file(file)));
+    const auto answer = solver.solve(parse_puzzle(solver.shape(), read_file(file)));
     if (arguments.json) {
-      print_prediction_json(as_json(file, answer));
+      print_prediction_json(as_json(file, solver, answer));
     } else {
       print_answer(file, solver, answer);
     }
@@ -156,8 +157,10 @@ void add_predict(CLI::App& program) {
                              "run. The run's data is not needed.");
   add_run_arguments(*command, *arguments, "solver.forward.max_evals=20");
   command
-      ->add_option("FILE", arguments->files,
-                   "JPEG or PNG files of any size; or texts with a puzzle each, its blanks as dots")
+      ->add_option(
+          "FILE", arguments->files,
+          "JPEG or PNG files of any size; or texts with a puzzle each: digits, with dots for "
+          "blanks; or #, S and G, with spaces or dots for open cells")
       ->required();
   command
       ->add_option("--top", arguments->top, "so many classes for each image, the likeliest first")

@@ -16,7 +16,7 @@ template <class Visitor>
 void describe(Visitor& v, PuzzleData& data) {
   v.text("path", data.path,
          "The folder that holds train.csv and, to validate on, test.csv: `deq data make sudoku` "
-         "makes one.",
+         "or `maze` makes one. The first question says which kind they are.",
          Presence::Required);
   v.optional_number("train_puzzles", data.train_puzzles, at_least(1),
                     "Train only on this many, the first.");
@@ -24,7 +24,7 @@ void describe(Visitor& v, PuzzleData& data) {
                     "Validate only on this many, the first.");
   v.flag("augment", data.augment,
          "Whether training shows puzzles in ever new guises: digits renamed, rows, columns and "
-         "their bands swapped.");
+         "their bands swapped; mazes turned and mirrored.");
 }
 
 template <class Visitor>

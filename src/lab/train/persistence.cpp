@@ -85,7 +85,7 @@ void Persistence::save(const TrainingState& state) {
   if (!world_->is_main()) return;
   auto all = tensors();
   for (const auto& [name, tensor] : carried) all[std::string(kCarriedPrefix) + name] = tensor;
-  auto metadata = checkpoint_metadata(config_, task_.classes());
+  auto metadata = checkpoint_metadata(config_, task_.classes(), task_.sample_form());
   metadata[kTrainingStateKey] = state.to_json();
   files_.save(state.step, {.tensors = std::move(all), .metadata = std::move(metadata)});
 }
@@ -111,6 +111,8 @@ TrainingState Persistence::load_newest(const TrainingState& otherwise,
       require(text != found->file.metadata.end(),
               "{} holds a model, but no training that could go on", found->path.string());
       require_classes(classes_in(found->file.metadata), task_.classes(), found->path.string());
+      require_sample_form(sample_form_in(found->file.metadata), task_.sample_form(),
+                          found->path.string());
       auto stored = found->file.tensors;
       carried = taken_out(stored, kCarriedPrefix);
       // Older runs kept no means of buffers: what they hold is the trained one.

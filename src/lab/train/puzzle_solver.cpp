@@ -13,8 +13,10 @@
 namespace deq::lab {
 namespace {
 
-/// A row for each thing that may stand in a cell.
-SudokuShape shape_in(const RunCheckpoint& checkpoint) {
+/// Older checkpoints do not say it. They are for Sudokus, and embed each thing that may stand in a
+/// cell.
+PuzzleShape shape_in(const RunCheckpoint& checkpoint) {
+  if (const auto shape = shape_of_mark(checkpoint.sample_form)) return *shape;
   const auto found = checkpoint.weights.find("embedding");
   require(found != checkpoint.weights.end(), "{} holds no embedding of puzzles",
           checkpoint.path.string());
@@ -23,13 +25,6 @@ SudokuShape shape_in(const RunCheckpoint& checkpoint) {
   require(shape.has_value(), "{} is for grids of {} × {} cells, which are none",
           checkpoint.path.string(), side, side);
   return *shape;
-}
-
-bool answers(const SudokuShape& shape, const SudokuGrid& question, const SudokuGrid& grid) {
-  for (size_t cell = 0; cell < grid.size(); ++cell) {
-    if (grid[cell] == 0 || (question[cell] != 0 && question[cell] != grid[cell])) return false;
-  }
-  return solve_sudoku(shape, grid, 1).solutions == 1;
 }
 
 }  // namespace
@@ -46,13 +41,13 @@ struct PuzzleSolver::Parts {
     network->eval();
   }
 
-  FollowedPuzzle from_start(const SudokuGrid& question, int64_t number) {
+  FollowedPuzzle from_start(const PuzzleGrid& question, int64_t number) {
     return follow(network, question, how, config.seed, number);
   }
 
   ReasoningConfig config;
   torch::Device device;
-  SudokuShape shape;
+  PuzzleShape shape;
   EquilibriumPlan how;
   models::Reasoner network;
   std::vector<std::string> warnings;
@@ -66,7 +61,7 @@ PuzzleSolver::PuzzleSolver(const std::filesystem::path& run, torch::Device devic
 
 PuzzleSolver::~PuzzleSolver() = default;
 
-const SudokuShape& PuzzleSolver::shape() const {
+const PuzzleShape& PuzzleSolver::shape() const {
   return parts_->shape;
 }
 
@@ -74,11 +69,11 @@ const std::vector<std::string>& PuzzleSolver::warnings() const {
   return parts_->warnings;
 }
 
-PuzzleAnswer PuzzleSolver::solve(const SudokuGrid& question) {
+PuzzleAnswer PuzzleSolver::solve(const PuzzleGrid& question) {
   const auto& shape = parts_->shape;
-  require(static_cast<int64_t>(question.size()) == shape.cells(),
-          "a puzzle of {} cells, but the model solves those of {} × {}", question.size(),
-          shape.side(), shape.side());
+  require(std::ssize(question) == cells_of(shape),
+          "a puzzle of {} cells, but the model solves those of {}", question.size(),
+          size_of(shape));
   const torch::NoGradGuard no_grad;
   const PrecisionScope scope(parts_->config.precision, parts_->device);
   auto best = parts_->from_start(question, 0);
@@ -86,7 +81,7 @@ PuzzleAnswer PuzzleSolver::solve(const SudokuGrid& question) {
     auto other = parts_->from_start(question, number);
     if (other.solve.relative < best.solve.relative) best = std::move(other);
   }
-  const bool right = answers(shape, question, best.answer);
+  const bool right = !fault_of_answer(shape, question, best.answer);
   return {.grid = std::move(best.answer),
           .right = right,
           .solve = best.solve,

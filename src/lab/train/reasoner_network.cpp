@@ -3,7 +3,7 @@
 #include "core/require.h"
 #include "deq/core/precision.h"
 #include "deq/lab/base/errors.h"
-#include "deq/lab/data/puzzles/sudoku_dataset.h"
+#include "deq/lab/data/puzzles/puzzle_dataset.h"
 #include "lab/base/model_noise.h"
 #include "lab/base/random_streams.h"
 #include "lab/train/model_state.h"
@@ -11,24 +11,24 @@
 namespace deq::lab {
 namespace {
 
-SudokuGrid grid_of(const torch::Tensor& logits) {
-  const auto digits = logits.argmax(-1).flatten().to(torch::kCPU).contiguous();
-  const auto* first = digits.const_data_ptr<int64_t>();
-  SudokuGrid grid;
-  for (int64_t i = 0; i < digits.numel(); ++i) grid.push_back(static_cast<uint8_t>(first[i]));
+PuzzleGrid grid_of(const torch::Tensor& logits) {
+  const auto contents = logits.argmax(-1).flatten().to(torch::kCPU).contiguous();
+  const auto* first = contents.const_data_ptr<int64_t>();
+  PuzzleGrid grid;
+  for (int64_t i = 0; i < contents.numel(); ++i) grid.push_back(static_cast<uint8_t>(first[i]));
   return grid;
 }
 
 }  // namespace
 
-models::Reasoner make_reasoner(const ReasoningConfig& config, const SudokuShape& shape,
+models::Reasoner make_reasoner(const ReasoningConfig& config, const PuzzleShape& shape,
                                torch::Device device) {
   const auto breadth = config.reasoning.breadth;
   require<UsageError>(breadth == 1 || config.model.start == models::ReasonerStart::Random,
                       "reasoning.breadth = {} needs model.start = \"random\"", breadth);
   auto options = config.model;
-  options.tokens = shape.cells();
-  options.vocabulary = shape.side() + 1;  // blanks and digits
+  options.tokens = cells_of(shape);
+  options.vocabulary = vocabulary_of(shape);
   models::Reasoner network(options, random_stream(config.seed, RandomStream::ReasonerWeights));
   move_model(*network, device, storage_type(config.precision));
   return network;
@@ -46,7 +46,7 @@ State numbered_start(models::Reasoner& network, const torch::Tensor& questions, 
   return network->start_of(questions);
 }
 
-FollowedPuzzle follow(models::Reasoner& network, const SudokuGrid& question,
+FollowedPuzzle follow(models::Reasoner& network, const PuzzleGrid& question,
                       const EquilibriumPlan& how, int64_t seed, int64_t number) {
   FollowedPuzzle followed;
   const auto& options = network->options();

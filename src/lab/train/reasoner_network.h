@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "deq/lab/data/puzzles/sudoku.h"
+#include "deq/lab/data/puzzles/puzzle_shape.h"
 #include "deq/lab/settings/reasoning.h"
 #include "deq/models/reasoner/reasoner.h"
 
@@ -13,7 +13,7 @@
 namespace deq::lab {
 
 /// For puzzles of this shape, in the run's precision.
-models::Reasoner make_reasoner(const ReasoningConfig& config, const SudokuShape& shape,
+models::Reasoner make_reasoner(const ReasoningConfig& config, const PuzzleShape& shape,
                                torch::Device device);
 
 /// As the solver of a plan has it, where training takes a few recursions at a time.
@@ -25,13 +25,13 @@ State numbered_start(models::Reasoner& network, const torch::Tensor& questions, 
 
 /// One puzzle, followed to its answer.
 struct FollowedPuzzle {
-  SudokuGrid answer;
+  PuzzleGrid answer;
   SampleReport solve;
-  std::vector<SudokuGrid> way;  ///< what the answer would have been after each evaluation
+  std::vector<PuzzleGrid> way;  ///< what the answer would have been after each evaluation
 };
 
 /// From the start that belongs to a number.
-FollowedPuzzle follow(models::Reasoner& network, const SudokuGrid& question,
+FollowedPuzzle follow(models::Reasoner& network, const PuzzleGrid& question,
                       const EquilibriumPlan& how, int64_t seed, int64_t number);
 
 }  // namespace deq::lab

@@ -10,8 +10,7 @@
 #include "core/require.h"
 #include "deq/core/precision.h"
 #include "deq/lab/base/errors.h"
-#include "deq/lab/data/puzzles/sudoku_dataset.h"
-#include "deq/lab/data/puzzles/sudoku_text.h"
+#include "deq/lab/data/puzzles/puzzle_dataset.h"
 #include "lab/train/make_experiment.h"
 #include "lab/train/puzzle_loss.h"
 #include "lab/train/puzzle_slots.h"
@@ -29,17 +28,18 @@ struct PuzzleTally {
   std::vector<Report> reports;
 };
 
-SudokuSet first_puzzles(const std::filesystem::path& file, std::optional<int64_t> wanted) {
+PuzzleSet first_puzzles(const std::filesystem::path& file, std::optional<int64_t> wanted) {
   require<UsageError>(std::filesystem::exists(file),
-                      "there is no {}; deq data make sudoku makes one", file.string());
-  auto set = read_sudokus(file);
+                      "there is no {}; deq data make sudoku makes one, deq data make maze another",
+                      file.string());
+  auto set = read_puzzles(file);
   const auto found = static_cast<int64_t>(set.puzzles.size());
   set.puzzles.resize(static_cast<size_t>(std::min(found, wanted.value_or(found))));
   return set;
 }
 
 /// The puzzles as two tensors [puzzles, cells].
-Batch stacked(const SudokuSet& set) {
+Batch stacked(const PuzzleSet& set) {
   std::vector<torch::Tensor> questions, answers;
   for (const auto& puzzle : set.puzzles) {
     questions.push_back(tokens_of(puzzle.question));
@@ -65,9 +65,9 @@ torch::Tensor residuals_of(const Report& report, torch::Device device) {
 struct ReasoningTask::Parts {
   ReasoningConfig config;
   torch::Device device;
-  SudokuSet training;
+  PuzzleSet training;
   Batch validation;
-  Sudoku example;  // of the validation set
+  Puzzle example;  // of the validation set
   models::Reasoner network;
   std::unique_ptr<PuzzleSlots> slots;  // of the training; none before there are batches
 
@@ -141,7 +141,7 @@ std::shared_ptr<const BatchSource> ReasoningTask::training_batches(const Shard& 
                                                                    OnUnreadable on_unreadable) {
   const auto& plan = parts_->config.reasoning;
   parts_->slots = std::make_unique<PuzzleSlots>(shard, plan.segments, plan.exploration);
-  auto dataset = std::make_shared<SudokuDataset>(parts_->training, parts_->config.data.augment);
+  auto dataset = std::make_shared<PuzzleDataset>(parts_->training, parts_->config.data.augment);
   return std::make_shared<DatasetBatches>(std::move(dataset), shard, on_unreadable);
 }
 
@@ -211,6 +211,7 @@ Metrics ReasoningTask::stability(const EquilibriumPlan& how) {
 Metrics ReasoningTask::closing() {
   const torch::NoGradGuard no_grad;
   const PrecisionScope precision(parts_->config.precision, parts_->device);
+  const auto& shape = parts_->training.shape;
   const auto& puzzle = parts_->example;
   const auto followed =
       follow(parts_->network, puzzle.question, solved_with(evaluation_options(parts_->config)),
@@ -218,15 +219,19 @@ Metrics ReasoningTask::closing() {
   std::string way;
   for (const auto& grid : followed.way) {
     if (!way.empty()) way += ' ';
-    way += sudoku_line(grid);
+    way += line_of(shape, grid);
   }
-  return {{"puzzle_question", sudoku_line(puzzle.question)},
-          {"puzzle_answer", sudoku_line(puzzle.answer)},
+  return {{"puzzle_question", line_of(shape, puzzle.question)},
+          {"puzzle_answer", line_of(shape, puzzle.answer)},
           {"puzzle_way", way}};
 }
 
 int64_t ReasoningTask::validation_samples() const {
   return parts_->validation.size();
+}
+
+std::string ReasoningTask::sample_form() const {
+  return mark_of(parts_->training.shape);
 }
 
 Experiment experiment_from(const ReasoningConfig& config) {

@@ -15,7 +15,7 @@
 namespace deq::lab {
 namespace {
 
-constexpr const char* kClassesKey = "classes";
+constexpr const char *kClassesKey = "classes", *kSampleFormKey = "sample_form";
 
 Checkpoints::Found checkpoint_of(const std::filesystem::path& run, WhichCheckpoint which,
                                  std::vector<std::string>& warnings) {
@@ -37,14 +37,28 @@ bool is_of_model(std::string_view name) {
 }
 
 std::map<std::string, std::string> checkpoint_metadata(const std::string& config,
-                                                       const std::vector<std::string>& classes) {
+                                                       const std::vector<std::string>& classes,
+                                                       const std::string& sample_form) {
   std::map<std::string, std::string> metadata{{"deq_version", version()}, {"config", config}};
   // Names of folders need not be UTF-8.
   constexpr auto kReplace = nlohmann::json::error_handler_t::replace;
   if (!classes.empty()) {
     metadata[kClassesKey] = nlohmann::json(classes).dump(-1, ' ', false, kReplace);
   }
+  if (!sample_form.empty()) metadata[kSampleFormKey] = sample_form;
   return metadata;
+}
+
+std::string sample_form_in(const std::map<std::string, std::string>& metadata) {
+  const auto found = metadata.find(kSampleFormKey);
+  return found == metadata.end() ? "" : found->second;
+}
+
+void require_sample_form(const std::string& checkpoint, const std::string& data,
+                         const std::string& what) {
+  require(checkpoint.empty() || data.empty() || checkpoint == data,
+          "{} is of a model for other data: its samples are \"{}\", those of the data \"{}\"", what,
+          checkpoint, data);
 }
 
 std::vector<std::string> classes_in(const std::map<std::string, std::string>& metadata) {
@@ -78,6 +92,7 @@ RunCheckpoint read_run_checkpoint(const std::filesystem::path& run, WhichCheckpo
   auto found = checkpoint_of(run, which, result.warnings);
   result.path = std::move(found.path);
   result.classes = classes_in(found.file.metadata);
+  result.sample_form = sample_form_in(found.file.metadata);
   for (auto& [name, tensor] : found.file.tensors) {
     if (!is_of_model(name)) continue;
     result.weights[name] = std::move(tensor);
@@ -117,6 +132,7 @@ LoadedRun load_run(const std::filesystem::path& run, torch::Device device, Which
   auto task = experiment.make_task(device);
   auto checkpoint = read_run_checkpoint(run, which);
   require_classes(checkpoint.classes, task->classes(), checkpoint.path.string());
+  require_sample_form(checkpoint.sample_form, task->sample_form(), checkpoint.path.string());
   restore_tensors(model_tensors(task->model()), checkpoint.weights, checkpoint.path.string());
   return {.experiment = std::move(experiment),
           .task = std::move(task),

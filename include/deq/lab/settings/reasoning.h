@@ -9,7 +9,7 @@
 
 namespace deq::lab {
 
-/// [data]: a folder with train.csv and test.csv, as deq data make sudoku makes it.
+/// [data]: a folder with train.csv and test.csv, as deq data make sudoku or maze makes it.
 struct PuzzleData {
   std::string path;
   std::optional<int64_t> train_puzzles{}, valid_puzzles{};  ///< ≥ 1; only the first so many

@@ -8,16 +8,16 @@
 #include <vector>
 
 #include "deq/core/report.h"
-#include "deq/lab/data/puzzles/sudoku.h"
+#include "deq/lab/data/puzzles/puzzle_shape.h"
 #include "deq/lab/train/run.h"
 
 namespace deq::lab {
 
 struct PuzzleAnswer {
-  SudokuGrid grid;              ///< what the model says, in every cell
-  bool right = false;           ///< it keeps the question's digits and the rules
+  PuzzleGrid grid;              ///< what the model says, in every cell
+  bool right = false;           ///< it keeps to the question and the rules
   SampleReport solve;           ///< how its equilibrium was found
-  std::vector<SudokuGrid> way;  ///< what it would have said after each evaluation
+  std::vector<PuzzleGrid> way;  ///< what it would have said after each evaluation
 };
 
 /// The reasoner of a run, for puzzles whose answer nobody knows. The data that it was trained on
@@ -32,14 +32,14 @@ class PuzzleSolver {
   ~PuzzleSolver();
 
   /// Of the puzzles that it was trained on.
-  const SudokuShape& shape() const;
+  const PuzzleShape& shape() const;
 
   /// Checkpoints that were passed over, and why.
   const std::vector<std::string>& warnings() const;
 
   /// From as many starts as the configuration's breadth says, of which the most settled one counts.
   /// Throws Error where the question is of another shape.
-  PuzzleAnswer solve(const SudokuGrid& question);
+  PuzzleAnswer solve(const PuzzleGrid& question);
 
  private:
   struct Parts;

@@ -35,6 +35,8 @@ class ReasoningTask : public Task {
   Goal goal() const override { return {.metric = "exact", .lower_is_better = false}; }
   int64_t validation_samples() const override;
   std::string sample_name() const override { return "puzzles"; }
+  /// The kind of the puzzles, and their size.
+  std::string sample_form() const override;
 
  private:
   struct Parts;

@@ -36,10 +36,18 @@ void remove_leftovers(const std::filesystem::path& run);
 
 /// What every checkpoint of a run says about itself.
 std::map<std::string, std::string> checkpoint_metadata(const std::string& config,
-                                                       const std::vector<std::string>& classes);
+                                                       const std::vector<std::string>& classes,
+                                                       const std::string& sample_form = {});
 
 /// The names of the classes that it gives; none where whoever wrote it did not know them.
 std::vector<std::string> classes_in(const std::map<std::string, std::string>& metadata);
+
+/// The form of the samples that it gives, or nothing.
+std::string sample_form_in(const std::map<std::string, std::string>& metadata);
+
+/// Throws Error where both forms of samples are known, and differ.
+void require_sample_form(const std::string& checkpoint, const std::string& data,
+                         const std::string& what);
 
 /// Throws Error where a checkpoint's classes are known and others than the data's are now, or in
 /// another order: its outputs would be taken for something else. `what` names the checkpoint.
@@ -51,6 +59,7 @@ struct RunCheckpoint {
   std::filesystem::path path;
   std::map<std::string, torch::Tensor> weights;
   std::vector<std::string> classes;   ///< by name; none where whoever wrote it did not know them
+  std::string sample_form;            ///< or nothing
   std::vector<std::string> warnings;  ///< checkpoints that were passed over, and why
 };
 

@@ -84,6 +84,10 @@ class Task {
   /// The names of the classes that the model tells apart, in the order of its outputs. Checkpoints
   /// keep them, so that a model can be used where its data is not.
   virtual std::vector<std::string> classes() const { return {}; }
+
+  /// What a sample is, where neither the weights nor the classes tell: "maze 30x30". Checkpoints
+  /// keep it, too.
+  virtual std::string sample_form() const { return {}; }
 };
 
 }  // namespace deq::lab

@@ -58,12 +58,6 @@ struct Layout {
   }
 };
 
-void require_shape(const SudokuShape& shape) {
-  require(shape.box_rows >= 2 && shape.box_columns >= 2 && shape.side() <= kMostSide,
-          "a Sudoku's boxes have 2 rows and 2 columns at least and {} cells at most, not {} × {}",
-          kMostSide, shape.box_rows, shape.box_columns);
-}
-
 /// What is written so far.
 struct Board {
   std::array<Digits, kMostUnits> used{};
@@ -81,8 +75,8 @@ struct Board {
     const auto digit = std::exchange(written[cell], Digits{0});
     for (const auto unit : layout.units_of[cell]) used[unit] &= static_cast<Digits>(~digit);
   }
-  SudokuGrid grid(const Layout& layout) const {
-    SudokuGrid result(static_cast<size_t>(layout.cells));
+  PuzzleGrid grid(const Layout& layout) const {
+    PuzzleGrid result(static_cast<size_t>(layout.cells));
     for (size_t cell = 0; cell < result.size(); ++cell) {
       result[cell] = static_cast<uint8_t>(std::bit_width(written[cell]));
     }
@@ -261,8 +255,15 @@ std::vector<size_t> drawn_lines(int64_t bands, int64_t in_band, KeyedNumbers& nu
 
 }  // namespace
 
-SudokuSearch solve_sudoku(const SudokuShape& shape, const SudokuGrid& question, int64_t most) {
-  require_shape(shape);
+void validate(const SudokuShape& shape) {
+  require(shape.box_rows >= 2 && shape.box_columns >= 2 && shape.box_rows <= kMostSide &&
+              shape.box_columns <= kMostSide && shape.side() <= kMostSide,
+          "a Sudoku's boxes have 2 rows and 2 columns at least and {} cells at most, not {} × {}",
+          kMostSide, shape.box_rows, shape.box_columns);
+}
+
+SudokuSearch solve_sudoku(const SudokuShape& shape, const PuzzleGrid& question, int64_t most) {
+  validate(shape);
   require(static_cast<int64_t>(question.size()) == shape.cells(),
           "a Sudoku of {0} × {0} has {1} cells, not {2}", shape.side(), shape.cells(),
           question.size());
@@ -279,15 +280,15 @@ SudokuSearch solve_sudoku(const SudokuShape& shape, const SudokuGrid& question, 
   return Search(layout, most).from(board);
 }
 
-Sudoku make_sudoku(const SudokuShape& shape, uint64_t key) {
-  require_shape(shape);
+Puzzle make_sudoku(const SudokuShape& shape, uint64_t key) {
+  validate(shape);
   const Layout layout(shape);
   KeyedNumbers numbers(key);
   Board board;
   for (size_t cell = 0; const auto digit : drawn_order(shape.side(), numbers)) {
     board.write(layout, cell++, static_cast<Digits>(1 << digit));
   }
-  Sudoku puzzle{.question = {}, .answer = Search(layout, 1, &numbers).from(board).answer};
+  Puzzle puzzle{.question = {}, .answer = Search(layout, 1, &numbers).from(board).answer};
   board = {};
   for (size_t cell = 0; cell < puzzle.answer.size(); ++cell) {
     board.write(layout, cell, static_cast<Digits>(1 << (puzzle.answer[cell] - 1)));
@@ -303,16 +304,16 @@ Sudoku make_sudoku(const SudokuShape& shape, uint64_t key) {
   return puzzle;
 }
 
-Sudoku in_another_guise(const SudokuShape& shape, const Sudoku& puzzle, uint64_t key) {
-  require_shape(shape);
+Puzzle in_another_guise(const SudokuShape& shape, const Puzzle& puzzle, uint64_t key) {
+  validate(shape);
   KeyedNumbers numbers(key);
   const auto side = static_cast<size_t>(shape.side());
   const auto digits = drawn_order(shape.side(), numbers);
   const auto rows = drawn_lines(shape.box_columns, shape.box_rows, numbers);
   const auto columns = drawn_lines(shape.box_rows, shape.box_columns, numbers);
   const bool mirrored = shape.box_rows == shape.box_columns && numbers.below(2) == 1;
-  const auto other = [&](const SudokuGrid& grid) {
-    SudokuGrid result(grid.size());
+  const auto other = [&](const PuzzleGrid& grid) {
+    PuzzleGrid result(grid.size());
     for (size_t cell = 0; cell < grid.size(); ++cell) {
       const size_t row = rows[cell / side], column = columns[cell % side];
       const auto digit = grid[mirrored ? column * side + row : row * side + column];
@@ -322,6 +323,19 @@ Sudoku in_another_guise(const SudokuShape& shape, const Sudoku& puzzle, uint64_t
   };
   return {
       .question = other(puzzle.question), .answer = other(puzzle.answer), .rating = puzzle.rating};
+}
+
+std::optional<std::string> fault_of_answer(const SudokuShape& shape, const PuzzleGrid& question,
+                                           const PuzzleGrid& answer) {
+  if (std::ranges::count(answer, 0) > 0 || solve_sudoku(shape, answer, 1).solutions == 0) {
+    return "the answer is no filled grid";
+  }
+  for (size_t cell = 0; cell < question.size(); ++cell) {
+    if (question[cell] != 0 && question[cell] != answer[cell]) {
+      return "the answer does not have the question's digits";
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace deq::lab

@@ -397,8 +397,15 @@ function tracesSection(runs) {
   show('traces', grid('20rem', shown.length > 1 ? [panel('The last validation of each', last), ...own] : own), legend(group, runs));
 }
 
-/** A grid as a table; `given` and `right` are lines of as many cells. */
-function puzzleGrid(line, given, right) {
+/** A grid as a table, of so many cells in a row. */
+function gridTable(kind, cells, columns, cell) {
+  const rowOf = (r) => el('tr', {}, Array.from({ length: columns }, (_, c) => cell(r * columns + c)));
+  return el('table', { class: `puzzle ${kind}`, style: `--columns: ${columns}` },
+    el('tbody', {}, Array.from({ length: cells / columns }, (_, r) => rowOf(r))));
+}
+
+/** `given` and `right` are lines of as many cells as the Sudoku's. */
+function sudokuGrid(line, given, right) {
   const side = Math.round(Math.sqrt(line.length));
   const boxRows = Math.floor(Math.sqrt(side));
   const boxColumns = side / boxRows;
@@ -411,8 +418,21 @@ function puzzleGrid(line, given, right) {
     const text = blank ? '' : line[at];
     return el('td', { class: [...kinds, ...edges].filter(Boolean).join(' ') || null }, wrong ? el('s', {}, text) : text);
   };
-  return el('table', { class: 'puzzle' }, el('tbody', {}, Array.from({ length: side }, (_, r) => el('tr', {},
-    Array.from({ length: side }, (__, c) => cell(r * side + c))))));
+  return gridTable('sudoku', line.length, side, cell);
+}
+
+const MAZE_CELLS = { '#': 'wall', S: 'end', G: 'end', o: 'path' };
+
+/** Rows are as long as they are many, or have slashes between them. */
+function mazeGrid(line, right) {
+  const [cells, wanted] = [line, right].map((text) => text.replaceAll('/', ''));
+  const columns = line.includes('/') ? line.indexOf('/') : Math.round(Math.sqrt(cells.length));
+  return gridTable('maze', cells.length, columns, (at) => {
+    const wrong = cells[at] !== wanted[at];
+    const missed = wrong && wanted[at] === 'o';
+    const kinds = [MAZE_CELLS[cells[at]], missed ? 'missed' : wrong && 'wrong'].filter(Boolean);
+    return el('td', { class: kinds.join(' ') || null }, kinds[0] === 'end' ? cells[at] : '');
+  });
 }
 
 /** The last validation's puzzle, wherever its answer changes on the way. */
@@ -420,12 +440,15 @@ function puzzleSection(runs) {
   const last = (run, key) => list(run.metrics?.valid?.[key]).filter((v) => typeof v === 'string').at(-1);
   const shown = runs.filter((run) => last(run, 'puzzle_way'));
   if (!shown.length) return;
-  const titled = (title, line, given, right) => el('figure', {}, el('figcaption', {}, title), puzzleGrid(line, given, right));
+  const drawn = (line, given, right) => (/[#SG]/.test(given) ? mazeGrid(line, right) : sudokuGrid(line, given, right));
+  const titled = (title, ...lines) => el('figure', {}, el('figcaption', {}, title), drawn(...lines));
   show('puzzle', shown.map((run) => {
     const [question, answer, way] = ['puzzle_question', 'puzzle_answer', 'puzzle_way'].map((key) => last(run, key) ?? '');
-    const steps = way.split(' ').map((line, k) => ({ line, evaluations: k + 1 })).filter(({ line }, k, all) => k === 0 || line !== all[k - 1].line);
+    const length = question.length + 1; // of one grid in the way, with what parts it from the next
+    const steps = Array.from({ length: (way.length + 1) / length }, (_, k) => ({ line: way.slice(k * length, (k + 1) * length - 1), evaluations: k + 1 }))
+      .filter(({ line }, k, all) => k === 0 || line !== all[k - 1].line);
     const figures = steps.map(({ line, evaluations }) => titled(`After ${evaluations}`, line, question, answer));
-    return [el('h3', {}, run.label), el('div', { class: 'puzzles' }, titled('The question', question, question, answer), figures)];
+    return [el('h3', {}, run.label), el('div', { class: 'puzzles' }, titled('The question', question, question, question), figures)];
   }));
 }
 

@@ -1,11 +1,15 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
+#include <optional>
+#include <string>
+
+#include "deq/lab/data/puzzles/puzzle.h"
 
 namespace deq::lab {
 
-/// A grid has as many rows, columns, boxes and digits as a box has cells: 4 to 9.
+/// A grid has as many rows, columns, boxes and digits as a box has cells: 4 to 9. What stands in a
+/// cell of a PuzzleGrid is a digit from 1 on, or 0 where it is blank.
 struct SudokuShape {
   int64_t box_rows = 3, box_columns = 3;
 
@@ -14,8 +18,8 @@ struct SudokuShape {
   bool operator==(const SudokuShape&) const = default;
 };
 
-/// Row by row: a digit from 1 on, 0 where the cell is blank.
-using SudokuGrid = std::vector<uint8_t>;
+/// Throws Error where boxes have fewer than 2 rows or columns, or more than 9 cells.
+void validate(const SudokuShape& shape);
 
 /// The solver writes what can stand in one cell only, or what alone can stand in a cell. Where
 /// neither is left, it tries the digits of a cell that has the fewest, in order, and goes on until
@@ -23,26 +27,23 @@ using SudokuGrid = std::vector<uint8_t>;
 struct SudokuSearch {
   int64_t solutions = 0;  ///< that were found; the search ends with the last one asked for
   int64_t vain = 0;       ///< digits that were tried and led to none
-  SudokuGrid answer;      ///< the first one, or nothing
+  PuzzleGrid answer;      ///< the first one, or nothing
 };
 
 /// Throws Error where the shape is none, or the grid is not one of it.
-SudokuSearch solve_sudoku(const SudokuShape& shape, const SudokuGrid& question, int64_t most = 2);
+SudokuSearch solve_sudoku(const SudokuShape& shape, const PuzzleGrid& question, int64_t most = 2);
 
-/// A question with one answer. Its rating is the number of digits that the solver tries in vain.
-struct Sudoku {
-  SudokuGrid question, answer;
-  int64_t rating = 0;
-
-  bool operator==(const Sudoku&) const = default;
-};
-
-/// The one that belongs to a key: without any of its digits it would have several answers.
-Sudoku make_sudoku(const SudokuShape& shape, uint64_t key);
+/// The question with one answer that belongs to a key: without any of its digits it would have
+/// several. Its rating is the number of digits that the solver tries in vain.
+Puzzle make_sudoku(const SudokuShape& shape, uint64_t key);
 
 /// The same puzzle in another guise, which belongs to a key: digits renamed, rows and columns
 /// swapped within their bands and bands among each other, and mirrored along the diagonal where
 /// boxes are square. The solver may take more or fewer steps; the rating stays what it was.
-Sudoku in_another_guise(const SudokuShape& shape, const Sudoku& puzzle, uint64_t key);
+Puzzle in_another_guise(const SudokuShape& shape, const Puzzle& puzzle, uint64_t key);
+
+/// Why a grid is no answer to a question, or nothing.
+std::optional<std::string> fault_of_answer(const SudokuShape& shape, const PuzzleGrid& question,
+                                           const PuzzleGrid& answer);
 
 }  // namespace deq::lab

@@ -1,6 +1,6 @@
-// Tables of Sudoku puzzles with their answers.
+// Tables of puzzles with their answers: Sudokus and mazes.
 
-#include "deq/lab/data/puzzles/sudoku_set.h"
+#include "deq/lab/data/puzzles/puzzle_set.h"
 #include "fuzz/fuzz.h"
 
 namespace deq::fuzz {
@@ -9,9 +9,9 @@ const size_t kSpareBytes = size_t{4} << 20;
 
 void read(std::string_view input) {
   const auto path = put("puzzles.csv", input);
-  const auto set = lab::read_sudokus(path);
-  lab::write_sudokus(path, set);
-  const auto again = lab::read_sudokus(path);
+  const auto set = lab::read_puzzles(path);
+  lab::write_puzzles(path, set);
+  const auto again = lab::read_puzzles(path);
   promise(again.shape == set.shape && again.puzzles == set.puzzles,
           "puzzles read back otherwise than they were written");
 }
