@@ -193,6 +193,7 @@ ALL = {
     **SMALL,
     models.DEQTransformer: dict(WORDS, div_val=2, tie_projections=[False, True, True], attention_dropout=0.0, horizon=8),
     models.TransformerXL: dict(WORDS, div_val=2, tie_projections=[False, True, True], layers=2),
+    models.LoopedTransformer: dict(WORDS, div_val=2, tie_projections=[False, True, True], prelude=1, core=2, coda=1),
 }
 
 

@@ -113,7 +113,7 @@ def test_what_cannot_be_read_is_named(folder, tmp_path):
         (lambda: deq.load(tmp_path), "config.toml: no such file"),
         (
             lambda: deq.load(folder / "synthetic"),
-            "is a run of synthetic, and Python has models of vision mdeq, .*language transformer-xl only: evaluate it with",
+            "is a run of synthetic, and Python has models of vision mdeq, .*language looped only: evaluate it with",
         ),
         (lambda: deq.load(folder / "language", "latest"), "checkpoint is 'latest', must be 'newest' or 'best'"),
         (lambda: deq.report(out=tmp_path / "page.html"), "name at least one run folder"),

@@ -7,10 +7,10 @@ namespace deq::models {
 /// The tensors of a solve's context, in this order. Masks may be undefined. A head has d numbers,
 /// or a few more where a GPU wants them aligned.
 enum TransformerSlot : size_t {
-  kInjection,         ///< what is added to queries, keys and values [B·q, 3·h·d]
-  kMemory,            ///< keys and values of the memory [2, h, B, m, d], undefined without one
-  kPositions,         ///< position_keys()
-  kMask,              ///< attention_mask()
+  kInjection,  ///< what is added to queries, keys and values [B·q, 3·h·d], undefined without one
+  kMemory,     ///< keys and values of the memory [2, h, B, m, d], undefined without one
+  kPositions,  ///< position_keys()
+  kMask,       ///< attention_mask()
   kContentBias,       ///< [h, d]
   kPositionBias,      ///< [h, d]
   kAttentionDropout,  ///< [h·B, q, k]
