@@ -252,6 +252,21 @@ def test_a_saved_model_comes_back(kind, tmp_path):
         (models.MDEQ if kind is models.ResNet else models.ResNet).from_pretrained(tmp_path)
 
 
+def test_words_leave_the_loop_of_a_looped_transformer():
+    torch.manual_seed(1)
+    model = models.LoopedTransformer(**ALL[models.LoopedTransformer], gradient=deq.Unrolled(steps=6)).eval()
+    tokens, targets = torch.randint(0, 40, (2, 6)), torch.randint(0, 40, (2, 6))
+    with torch.no_grad():
+        looped = model(tokens, targets, capacity=4)
+        never = model.read_with_exits(tokens, targets, loops=6, rtol=0.0, capacity=4)
+        at_once = model.read_with_exits(tokens, loops=6, rtol=1e9)
+    torch.testing.assert_close(never.nll, looped.nll)
+    assert never.loops.eq(6).all() and at_once.loops.eq(1).all() and at_once.nll is None
+    assert len(never.memory) == len(looped.memory) == 4 and never.memory[0].shape == (2, 4, 16)
+    with pytest.raises(deq.Error, match="rtol = -1, must be ≥ 0"):
+        model.read_with_exits(tokens, loops=6, rtol=-1.0)
+
+
 def test_a_model_that_was_saved_without_its_solver_comes_back(tmp_path):
     model = models.ResNet(**SMALL[models.ResNet]).eval()
     model.save_pretrained(tmp_path)

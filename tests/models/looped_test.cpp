@@ -300,7 +300,7 @@ TEST_F(LoopedTest, ThePenaltyIsThatOfTheDenseJacobian) {
     unit.view(-1)[i] = spacing;
     squares += ((f(s + unit) - f(s - unit)) / (2 * spacing)).square().sum().item<double>();
   }
-  const auto estimate = frobenius_squared(at, Hutchinson{.probes = 20'000}, ProbeKey{.key = 3});
+  const auto estimate = frobenius_squared(at, Hutchinson{.probes = 4000}, ProbeKey{.key = 3});
   EXPECT_NEAR(estimate.item<double>(), squares, 0.05 * squares);
 }
 
@@ -342,11 +342,11 @@ HandExits exits_by_hand(LoopedCell& cell, const Inputs& inputs, const LoopExits&
 TEST_F(LoopedTest, WordsLeaveTheLoopWhenTheyHaveSettled) {
   auto options = small_looped();
   options.coda = 0;  // the hidden state is then the loop's
-  auto model = make_contracting(options);
+  auto model = make(options);
   auto cell = model->cell();
-  const auto text = tokens(2, 6);
+  const auto text = tokens(3, 8);
   const torch::NoGradGuard no_grad;
-  const LoopExits exits{.loops = 7, .rtol = 0.03};
+  const LoopExits exits{.loops = 7, .rtol = 0.1};
   const auto reading = model->read_with_exits(text, {}, exits);
   const auto expected = exits_by_hand(cell, model->cell_inputs(text, {}), exits);
   EXPECT_LT(relative_difference(reading.hidden, expected.s), 1e-13);
