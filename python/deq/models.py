@@ -33,6 +33,7 @@ from deq._core import (
 
 __all__ = [
     "DEQTransformer",
+    "EquilibriumLanguageModel",
     "ImageOutput",
     "LanguageModel",
     "LoopedOutput",
@@ -269,8 +270,8 @@ class LanguageModel(Model):
         return super().load_state_dict(_without_repeats(state_dict, self.core.tied()), strict, assign)
 
 
-class _SolvedLanguageModel(LanguageModel):
-    """What those have in common that solve for an equilibrium."""
+class EquilibriumLanguageModel(LanguageModel):
+    """What the language models with an equilibrium have in common."""
 
     core: Union[_core.DeqTransformer, _core.LoopedTransformer]
 
@@ -293,7 +294,7 @@ class _SolvedLanguageModel(LanguageModel):
         return TextOutput(hidden, nll, tuple(after), equilibrium)
 
 
-class DEQTransformer(_SolvedLanguageModel):
+class DEQTransformer(EquilibriumLanguageModel):
     """The DEQ-Transformer. Options are those of `TransformerOptions` and of `EquilibriumOptions`."""
 
     options_type = TransformerOptions
@@ -301,7 +302,7 @@ class DEQTransformer(_SolvedLanguageModel):
     core: _core.DeqTransformer
 
 
-class LoopedTransformer(_SolvedLanguageModel):
+class LoopedTransformer(EquilibriumLanguageModel):
     """A Transformer some of whose layers are looped. Options are those of `LoopedTransformerOptions` and of
     `EquilibriumOptions`; with `gradient=deq.Unrolled(steps=n)` it takes n loops."""
 
