@@ -300,8 +300,8 @@ TEST_F(LoopedTest, ThePenaltyIsThatOfTheDenseJacobian) {
     unit.view(-1)[i] = spacing;
     squares += ((f(s + unit) - f(s - unit)) / (2 * spacing)).square().sum().item<double>();
   }
-  const auto estimate = frobenius_squared(at, Hutchinson{.probes = 4000}, ProbeKey{.key = 3});
-  EXPECT_NEAR(estimate.item<double>(), squares, 0.05 * squares);
+  const auto estimate = frobenius_squared(at, Hutchinson{.probes = 1000}, ProbeKey{.key = 3});
+  EXPECT_NEAR(estimate.item<double>(), squares, 0.1 * squares);
 }
 
 /// Position by position, as one would do it by hand.

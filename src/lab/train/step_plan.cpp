@@ -20,7 +20,8 @@ int64_t drawn_from(const EvalSpan& span, uint64_t key) {
   return span.low + static_cast<int64_t>(uniform(key) * count);
 }
 
-/// Those of one training step.
+/// The steps of one training step. Not replayed: each number of them would be a recording of its
+/// own.
 Unrolled drawn_from(const UnrolledGradient& gradient, uint64_t key) {
   KeyedNumbers numbers(key);
   const double spread = gradient.spread;
@@ -63,11 +64,10 @@ StepPlan plan_step(const Recipe& recipe, const GammaController& controller, int6
   plan.probability = jacobian.probability.at(since_pretraining);
   plan.penalised = plan.gamma > 0 && uniform(random_key(recipe.seed, RandomStream::PenaltyCoin,
                                                         step)) < plan.probability;
-  const auto* varied_steps = std::get_if<UnrolledGradient>(&recipe.gradient);
-  if (varied_steps != nullptr && varied_steps->spread == 0) varied_steps = nullptr;
-  if (varied_steps != nullptr && !pretraining) {
+  const auto* random = std::get_if<UnrolledGradient>(&recipe.gradient);
+  if (random != nullptr && random->spread > 0 && !pretraining) {
     plan.how.gradient =
-        drawn_from(*varied_steps, random_key(recipe.seed, RandomStream::UnrolledSteps, step));
+        drawn_from(*random, random_key(recipe.seed, RandomStream::UnrolledSteps, step));
   } else if (auto* unrolled = std::get_if<Unrolled>(&plan.how.gradient)) {
     unrolled->replayed = !plan.penalised;  // the penalty is to have the same dropout masks
   }

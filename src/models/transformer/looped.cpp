@@ -42,8 +42,6 @@ LoopedTransformerImpl::LoopedTransformerImpl(const LoopedTransformerOptions& opt
   position_bias_ = register_parameter("r_r_bias", bias());
 }
 
-LoopedTransformerImpl::~LoopedTransformerImpl() = default;
-
 void LoopedTransformerImpl::check(const torch::Tensor& tokens,
                                   const TransformerXlMemory& memory) const {
   check_tokens("looped transformer", tokens);
@@ -61,13 +59,10 @@ LoopedTransformerImpl::Passage LoopedTransformerImpl::begin(const torch::Tensor&
   const auto length = tokens.size(1), keys = memory.length() + length;
   const auto words = dropped(embedding_(tokens));
   Passage passage{.distances = dropped(positions_(keys)),
-                  .terms = {},
+                  .terms = shared_terms(content_bias_, position_bias_, options_.horizon,
+                                        {.length = length, .keys = keys}, words.device()),
                   .memory = LayerMemory(memory),
                   .core = {}};
-  passage.terms.content_bias = content_bias_;
-  passage.terms.position_bias = position_bias_;
-  passage.terms.horizon = options_.horizon;
-  passage.terms.mask = kernels::attention_mask(length, keys, options_.horizon, words.device());
   passage.core = {through_layers(prelude_, words, passage.distances, passage.terms, passage.memory),
                   passage.distances};
   if (memory.length() > 0) {
@@ -81,6 +76,8 @@ torch::Tensor LoopedTransformerImpl::finish(Passage& passage, const torch::Tenso
   if (passage.memory.after().capacity == 0) {
     passage.memory.skip(static_cast<size_t>(options_.core));
   } else {
+    // As past positions will be seen: at the state that they ended in. In training with dropout of
+    // its own.
     const torch::NoGradGuard constant;
     const auto context = cell_->prepare(passage.core);
     for (const auto& h : cell_->layer_inputs({s}, context)) passage.memory.past_of(h);

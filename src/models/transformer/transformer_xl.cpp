@@ -50,11 +50,8 @@ TransformerXlReading TransformerXLImpl::read(const torch::Tensor& tokens,
   };
   auto x = dropped(embedding_(tokens));
   const auto distances = dropped(positions_(keys, options_.clamp_distance));
-  kernels::AttentionTerms terms{};
-  terms.content_bias = content_bias_;
-  terms.position_bias = position_bias_;
-  terms.horizon = options_.horizon;
-  terms.mask = kernels::attention_mask(length, keys, options_.horizon, x.device());
+  const auto terms = shared_terms(content_bias_, position_bias_, options_.horizon,
+                                  {.length = length, .keys = keys}, x.device());
   LayerMemory remembered(memory);
   x = through_layers(layers_, x, distances, terms, remembered);
   remembered.past_of(x);

@@ -83,6 +83,17 @@ torch::Tensor TransformerXlLayer::forward(const torch::Tensor& x, const torch::T
   return fed_forward(attended(x, memory, distances, terms));
 }
 
+kernels::AttentionTerms shared_terms(const torch::Tensor& content_bias,
+                                     const torch::Tensor& position_bias, int64_t horizon,
+                                     const AttentionSpan& span, torch::Device device) {
+  kernels::AttentionTerms terms{};
+  terms.content_bias = content_bias;
+  terms.position_bias = position_bias;
+  terms.horizon = horizon;
+  terms.mask = kernels::attention_mask(span.length, span.keys, horizon, device);
+  return terms;
+}
+
 TransformerXlLayers register_layers(torch::nn::Module& owner, const std::string& list,
                                     const TransformerXlOptions& options,
                                     const std::optional<at::Generator>& generator) {

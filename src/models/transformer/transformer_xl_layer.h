@@ -40,6 +40,16 @@ class TransformerXlLayer : public torch::nn::Module {
   torch::nn::LayerNorm feed_forward_norm_{nullptr};
 };
 
+/// Positions that ask, and those that they may look at: a memory's and themselves.
+struct AttentionSpan {
+  int64_t length = 0, keys = 0;
+};
+
+/// What all layers of a model share of their attention.
+kernels::AttentionTerms shared_terms(const torch::Tensor& content_bias,
+                                     const torch::Tensor& position_bias, int64_t horizon,
+                                     const AttentionSpan& span, torch::Device device);
+
 using TransformerXlLayers = std::vector<std::shared_ptr<TransformerXlLayer>>;
 
 /// `options.layers` of them, as <list>.0, <list>.1, … of the owner.

@@ -51,7 +51,6 @@ class LoopedTransformerImpl : public torch::nn::Module {
  public:
   explicit LoopedTransformerImpl(const LoopedTransformerOptions& options = {},
                                  const std::optional<at::Generator>& generator = {});
-  ~LoopedTransformerImpl() override;
 
   /// The cost of `targets`, the word after each of `tokens`; both [B, T], int64.
   LoopedOutput forward(const torch::Tensor& tokens, const torch::Tensor& targets,
