@@ -178,8 +178,8 @@ class Loops(LanguageTest):
                       settings(model__exits="[0.0]"), settings(gradient__backpropagated=9)):
             with self.subTest(wrong):
                 self.refused("train", looped, *wrong, "--out", "run")
-        self.assertIn("spread", self.refused("train", looped, *settings(gradient__name="implicit"),
-                                             "--out", "run"))
+        implicit = settings(gradient__name="implicit", gradient__spread=0.5)
+        self.assertIn("spread", self.refused("train", looped, *implicit, "--out", "run"))
 
 
 class Memory(LanguageTest):
