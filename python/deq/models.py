@@ -21,6 +21,7 @@ from deq._core import (
     Equilibrated,
     EquilibriumOptions,
     EquilibriumPlan,
+    LoopedTransformerOptions,
     MdeqOptions,
     MonotoneOptions,
     ResNetOptions,
@@ -32,8 +33,12 @@ from deq._core import (
 
 __all__ = [
     "DEQTransformer",
+    "EquilibriumLanguageModel",
     "ImageOutput",
     "LanguageModel",
+    "LoopedOutput",
+    "LoopedTransformer",
+    "LoopedTransformerOptions",
     "MDEQ",
     "MdeqOptions",
     "Model",
@@ -82,6 +87,15 @@ class TextOutput(NamedTuple):
     nll: Optional[Tensor]  # −log p of every target [B, T]
     memory: tuple[Tensor, ...]  # for the piece that follows
     equilibrium: Optional[Equilibrated]
+
+
+class LoopedOutput(NamedTuple):
+    """What a looped language model gives where positions leave the loop by themselves."""
+
+    hidden: Tensor  # [B, T, d_model]
+    nll: Optional[Tensor]  # −log p of every target [B, T]
+    memory: tuple[Tensor, ...]  # for the piece that follows
+    loops: Tensor  # that each position took [B, T]
 
 
 class Model(torch.nn.Module):
@@ -244,7 +258,7 @@ class ResNet(Model):
 class LanguageModel(Model):
     """What the language models have in common."""
 
-    core: Union[_core.DeqTransformer, _core.TransformerXL]
+    core: Union[_core.DeqTransformer, _core.TransformerXL, _core.LoopedTransformer]
 
     @outside_of_compilers
     def log_probabilities(self, hidden: Tensor) -> Tensor:
@@ -256,12 +270,10 @@ class LanguageModel(Model):
         return super().load_state_dict(_without_repeats(state_dict, self.core.tied()), strict, assign)
 
 
-class DEQTransformer(LanguageModel):
-    """The DEQ-Transformer. Options are those of `TransformerOptions` and of `EquilibriumOptions`."""
+class EquilibriumLanguageModel(LanguageModel):
+    """What the language models with an equilibrium have in common."""
 
-    options_type = TransformerOptions
-    core_type = _core.DeqTransformer
-    core: _core.DeqTransformer
+    core: Union[_core.DeqTransformer, _core.LoopedTransformer]
 
     @outside_of_compilers
     def forward(
@@ -280,6 +292,41 @@ class DEQTransformer(LanguageModel):
         self._notice.look_at(equilibrium)
         nll = None if targets is None else self.core.cost(hidden, targets)
         return TextOutput(hidden, nll, tuple(after), equilibrium)
+
+
+class DEQTransformer(EquilibriumLanguageModel):
+    """The DEQ-Transformer. Options are those of `TransformerOptions` and of `EquilibriumOptions`."""
+
+    options_type = TransformerOptions
+    core_type = _core.DeqTransformer
+    core: _core.DeqTransformer
+
+
+class LoopedTransformer(EquilibriumLanguageModel):
+    """A Transformer some of whose layers are looped. Options are those of `LoopedTransformerOptions` and of
+    `EquilibriumOptions`; with `gradient=deq.Unrolled(steps=n)` it takes n loops."""
+
+    options_type = LoopedTransformerOptions
+    core_type = _core.LoopedTransformer
+    core: _core.LoopedTransformer
+
+    @outside_of_compilers
+    def read_with_exits(
+        self,
+        tokens: Tensor,
+        targets: Optional[Tensor] = None,
+        *,
+        loops: int,
+        rtol: float,
+        memory: tuple[Tensor, ...] = (),
+        capacity: int = 0,
+    ) -> LoopedOutput:
+        """As forward(), by `loops` loops at most: a position leaves, and stays as it is, after the one in which its state
+        has changed by no more than `rtol`, relatively."""
+        self._require_shared()
+        hidden, after, taken = self.core.read_with_exits(tokens, capacity, list(memory), loops, rtol)
+        nll = None if targets is None else self.core.cost(hidden, targets)
+        return LoopedOutput(hidden, nll, tuple(after), taken)
 
 
 class TransformerXL(LanguageModel):

@@ -30,6 +30,7 @@ _MODELS: dict[tuple[str, str], type[models.Model]] = {
     ("vision", "monotone"): models.MonotoneDEQ,
     ("language", "deq-transformer"): models.DEQTransformer,
     ("language", "transformer-xl"): models.TransformerXL,
+    ("language", "looped"): models.LoopedTransformer,
 }
 _RESNETS: dict[str, dict[str, Any]] = {
     "18": {"blocks": [2, 2, 2, 2]},
@@ -77,7 +78,7 @@ def load(run: Folder, checkpoint: Literal["newest", "best"] = "newest") -> model
         classes = json.loads((file.metadata() or {}).get("classes", "[]"))
 
     kind = _MODELS[experiment, name]
-    model = kind(**_model_options(experiment, name, settings, config, classes), forward=_solver(config))
+    model = kind(**_model_options(experiment, name, settings, config, classes), **_plan(config))
     if config["precision"] == "float64":
         model.double()
     model.load_state_dict(state)
@@ -106,6 +107,15 @@ def _checkpoint(run: pathlib.Path, which: str) -> pathlib.Path:
     return steps[-1]
 
 
+def _plan(config: dict[str, Any]) -> dict[str, Any]:
+    """How the run's layers are solved, or unrolled, outside of training."""
+    gradient = config.get("gradient", {})
+    if gradient.get("name") != "unrolled":
+        return {"forward": _solver(config)}
+    steps, backpropagated = gradient["steps"], gradient["backpropagated"]
+    return {"forward": _solver(config), "gradient": _core.Unrolled(steps=steps, backpropagated=backpropagated)}
+
+
 def _solver(config: dict[str, Any]) -> Any:
     """The run's own; an explicit network has none."""
     settings = dict(config.get("solver", {}).get("forward", {"name": "anderson"}))
@@ -119,6 +129,7 @@ def _model_options(
 ) -> dict[str, Any]:
     """A configuration's keys are the options' names, except what the data decide."""
     if experiment == "language":
+        settings.pop("exits", None)  # what the program evaluates besides
         ties = [False] + [True] * len(settings["cutoffs"])
         return {**settings, "vocabulary": len(classes), "tie_projections": ties}
     if name == "resnet":

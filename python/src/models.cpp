@@ -162,6 +162,47 @@ void bind_model_options(py::module_& module) {
       .field(
           "init_std", [](auto& o) -> auto& { return o.init_std; })
       .done();
+  model_options<LoopedTransformerOptions>(module, "LoopedTransformerOptions",
+                                          "A language model of recurrent depth.")
+      .field(
+          "vocabulary", [](auto& o) -> auto& { return o.vocabulary; })
+      .field(
+          "cutoffs", [](auto& o) -> auto& { return o.cutoffs; })
+      .field(
+          "div_val", [](auto& o) -> auto& { return o.div_val; })
+      .field(
+          "prelude", [](auto& o) -> auto& { return o.prelude; })
+      .field(
+          "core", [](auto& o) -> auto& { return o.core; })
+      .field(
+          "coda", [](auto& o) -> auto& { return o.coda; })
+      .field(
+          "d_model", [](auto& o) -> auto& { return o.d_model; })
+      .field(
+          "d_embed", [](auto& o) -> auto& { return o.d_embed; })
+      .field(
+          "heads", [](auto& o) -> auto& { return o.heads; })
+      .field(
+          "d_head", [](auto& o) -> auto& { return o.d_head; })
+      .field(
+          "d_inner", [](auto& o) -> auto& { return o.d_inner; })
+      .field(
+          "horizon", [](auto& o) -> auto& { return o.horizon; })
+      .field(
+          "pre_ln", [](auto& o) -> auto& { return o.pre_ln; })
+      .field(
+          "tie_weights", [](auto& o) -> auto& { return o.tie_weights; })
+      .field(
+          "tie_projections", [](auto& o) -> auto& { return o.tie_projections; })
+      .field(
+          "dropout", [](auto& o) -> auto& { return o.dropout; })
+      .field(
+          "attention_dropout", [](auto& o) -> auto& { return o.attention_dropout; })
+      .field(
+          "init_std", [](auto& o) -> auto& { return o.init_std; })
+      .field(
+          "start_std", [](auto& o) -> auto& { return o.start_std; })
+      .done();
 }
 
 using Named = std::vector<std::pair<std::string, torch::Tensor>>;
@@ -198,6 +239,38 @@ void bind_classifier(py::module_& module, const char* name) {
             });
           },
           py::arg("images"), py::arg("plan"));
+}
+
+void bind_looped(py::module_& module) {
+  model<LoopedTransformerImpl, LoopedTransformerOptions>(module, "LoopedTransformer")
+      .def(
+          "read",
+          [](LoopedTransformerImpl& self, const torch::Tensor& tokens, int64_t capacity,
+             const std::vector<torch::Tensor>& memory, const PythonPlan& plan) {
+            return computed([&] {
+              auto reading =
+                  self.read(tokens, {.capacity = capacity, .layers = memory}, plan.plan());
+              plan.raise_failures(reading.equilibrium);
+              return std::tuple(reading.hidden, reading.memory.layers, reading.equilibrium);
+            });
+          },
+          py::arg("tokens"), py::arg("capacity"), py::arg("memory"), py::arg("plan"))
+      .def(
+          "read_with_exits",
+          [](LoopedTransformerImpl& self, const torch::Tensor& tokens, int64_t capacity,
+             const std::vector<torch::Tensor>& memory, int64_t loops, double rtol) {
+            return computed([&] {
+              auto reading = self.read_with_exits(tokens, {.capacity = capacity, .layers = memory},
+                                                  {.loops = loops, .rtol = rtol});
+              return std::tuple(reading.hidden, reading.memory.layers, reading.loops);
+            });
+          },
+          py::arg("tokens"), py::arg("capacity"), py::arg("memory"), py::arg("loops"),
+          py::arg("rtol"))
+      .def("cost", &LoopedTransformerImpl::cost, py::arg("hidden"), py::arg("targets"), Unlocked())
+      .def("log_probabilities", &LoopedTransformerImpl::log_probabilities, py::arg("hidden"),
+           Unlocked())
+      .def("tied", &LoopedTransformerImpl::tied);
 }
 
 }  // namespace
@@ -254,6 +327,7 @@ void bind_models(py::module_& module) {
       .def("log_probabilities", &TransformerXLImpl::log_probabilities, py::arg("hidden"),
            Unlocked())
       .def("tied", &TransformerXLImpl::tied);
+  bind_looped(module);
 }
 
 }  // namespace deq::python

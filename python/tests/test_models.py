@@ -193,6 +193,7 @@ ALL = {
     **SMALL,
     models.DEQTransformer: dict(WORDS, div_val=2, tie_projections=[False, True, True], attention_dropout=0.0, horizon=8),
     models.TransformerXL: dict(WORDS, div_val=2, tie_projections=[False, True, True], layers=2),
+    models.LoopedTransformer: dict(WORDS, div_val=2, tie_projections=[False, True, True], prelude=1, core=2, coda=1),
 }
 
 
@@ -249,6 +250,21 @@ def test_a_saved_model_comes_back(kind, tmp_path):
     assert other.plan.options == model.plan.options.replace(forward=deq.Picard(), gradient=deq.JacobianFree())
     with pytest.raises(deq.Error, match="is that of a"):
         (models.MDEQ if kind is models.ResNet else models.ResNet).from_pretrained(tmp_path)
+
+
+def test_words_leave_the_loop_of_a_looped_transformer():
+    torch.manual_seed(1)
+    model = models.LoopedTransformer(**ALL[models.LoopedTransformer], gradient=deq.Unrolled(steps=6)).eval()
+    tokens, targets = torch.randint(0, 40, (2, 6)), torch.randint(0, 40, (2, 6))
+    with torch.no_grad():
+        looped = model(tokens, targets, capacity=4)
+        never = model.read_with_exits(tokens, targets, loops=6, rtol=0.0, capacity=4)
+        at_once = model.read_with_exits(tokens, loops=6, rtol=1e9)
+    torch.testing.assert_close(never.nll, looped.nll)
+    assert never.loops.eq(6).all() and at_once.loops.eq(1).all() and at_once.nll is None
+    assert len(never.memory) == len(looped.memory) == 4 and never.memory[0].shape == (2, 4, 16)
+    with pytest.raises(deq.Error, match="rtol = -1, must be ≥ 0"):
+        model.read_with_exits(tokens, loops=6, rtol=-1.0)
 
 
 def test_a_model_that_was_saved_without_its_solver_comes_back(tmp_path):

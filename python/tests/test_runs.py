@@ -43,18 +43,61 @@ def test_metrics_are_rows(folder):
     assert deq.read_metrics(folder / "synthetic") == rows
 
 
+def costs(folder, run, model, *more):
+    """Of the validation text, as Python computes them, and what the program says of the run."""
+    words = [word for line in (folder / "text/valid.txt").read_text().splitlines() for word in [*line.split(), "<eos>"]]
+    tokens = torch.tensor([[model.classes.index(word) for word in words]])
+    settings = [word for setting in AT_ONCE for word in ("--set", setting)]
+    with torch.no_grad():
+        output = model(tokens[:, :-1], tokens[:, 1:])
+    return output, json.loads(program("eval", run, *more, *settings, "--json", cwd=folder))
+
+
 @pytest.mark.parametrize("checkpoint", ["newest", "best"])
 def test_a_loaded_language_model_costs_what_the_program_says(folder, checkpoint):
     model = deq.load(folder / "language", checkpoint)
     assert isinstance(model, deq.models.DEQTransformer) and not model.training
-    words = [word for line in (folder / "text/valid.txt").read_text().splitlines() for word in [*line.split(), "<eos>"]]
-    tokens = torch.tensor([[model.classes.index(word) for word in words]])
-    settings = [word for setting in AT_ONCE for word in ("--set", setting)]
-    said = json.loads(program("eval", "language", "--checkpoint", checkpoint, *settings, "--json", cwd=folder))
-    with torch.no_grad():
-        output = model(tokens[:, :-1], tokens[:, 1:])
+    output, said = costs(folder, "language", model, "--checkpoint", checkpoint)
     assert output.nll.mean().item() == pytest.approx(said["loss"], rel=1e-5)
     assert output.equilibrium.report.evaluations == said["nfe_forward"]
+
+
+LOOPED = """
+experiment = "language"
+[data]
+path = "text"
+segment = 8
+[model]
+name = "looped"
+cutoffs = [5, 9]
+prelude = 1
+core = 2
+coda = 1
+d_model = 16
+d_embed = 16
+heads = 2
+d_head = 8
+d_inner = 24
+exits = [0.1]
+[gradient]
+name = "unrolled"
+steps = 5
+spread = 0.5
+backpropagated = 2
+[train]
+steps = 2
+batch_size = 4
+"""
+
+
+def test_a_loaded_looped_model_takes_as_many_loops_as_the_program(folder):
+    (folder / "looped.toml").write_text(LOOPED)
+    program("train", "looped.toml", "--out", "looped", cwd=folder)
+    model = deq.load(folder / "looped")
+    assert isinstance(model, deq.models.LoopedTransformer)
+    output, said = costs(folder, "looped", model)
+    assert output.nll.mean().item() == pytest.approx(said["loss"], rel=1e-5)
+    assert output.equilibrium.report.evaluations == said["nfe_forward"] == 5 + 1  # one measures the residual
 
 
 IMAGES = """
@@ -113,7 +156,7 @@ def test_what_cannot_be_read_is_named(folder, tmp_path):
         (lambda: deq.load(tmp_path), "config.toml: no such file"),
         (
             lambda: deq.load(folder / "synthetic"),
-            "is a run of synthetic, and Python has models of vision mdeq, .*language transformer-xl only: evaluate it with",
+            "is a run of synthetic, and Python has models of vision mdeq, .*language looped only: evaluate it with",
         ),
         (lambda: deq.load(folder / "language", "latest"), "checkpoint is 'latest', must be 'newest' or 'best'"),
         (lambda: deq.report(out=tmp_path / "page.html"), "name at least one run folder"),

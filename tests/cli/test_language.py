@@ -72,8 +72,17 @@ lr = 5e-3
 log_every = 5
 """)
 
-    def train_rule(self, out, *more):
-        return json.loads(self.deq("train", self.config, *more, "--out", out, "--json").stdout)
+    def train_rule(self, out, *more, config=None):
+        return json.loads(self.deq("train", config or self.config, *more, "--out", out, "--json").stdout)
+
+    def looped(self):
+        """The same text for a model whose middle layer is looped."""
+        path = self.folder / "looped.toml"
+        path.write_text('base = "rule.toml"\n[model]\nname = "looped"\nprelude = 1\ncore = 1\ncoda = 1\n'
+                        'd_model = 24\nd_embed = 24\nheads = 2\nd_head = 12\nd_inner = 48\ndropout = 0.0\n'
+                        'init_std = 0.2\n'
+                        '[gradient]\nname = "unrolled"\nsteps = 4\nspread = 0.5\nbackpropagated = 2\n')
+        return path
 
 
 class Learning(LanguageTest):
@@ -142,15 +151,49 @@ class Learning(LanguageTest):
         self.assertNotIn("evaluations_per_word", generated)
 
 
+class Loops(LanguageTest):
+    def test_a_loop_learns_the_rule_and_is_evaluated_at_every_depth(self):
+        result = self.train_rule("run", *settings(train__epochs=4), config=self.looped())
+        self.assertLess(result["perplexity"], LEARNT, f"seed {SEED}")
+        steps = [row["nfe_forward"] for row in self.metrics("run") if row["split"] == "train"]
+        self.assertGreater(len(set(steps)), 3, "training draws the number of its loops")
+        rows = [json.loads(line) for line in
+                self.deq("eval", "run", *settings(model__exits="[0.1]"), "--budgets", "1,2,4,8,64",
+                         "--json").stdout.splitlines()]
+        self.assertEqual([row["budget"] for row in rows], [1, 2, 4, 8, 64])
+        self.assertEqual(len({row["perplexity"] for row in rows}), 5)
+        self.assertEqual(rows[2]["perplexity"], result["perplexity"], "its own depth is that of training in the mean")
+        for row in rows:
+            self.assertGreaterEqual(row["exit_loops@0.1"], 1)
+            self.assertLessEqual(row["exit_loops@0.1"], row["budget"])
+        self.assertLess(rows[-1]["exit_loops@0.1"], 64, "words have left the loop")
+        solved = json.loads(self.deq("eval", "run", *settings(gradient__name="implicit"), "--json").stdout)
+        self.assertLess(solved["perplexity"], 2 * LEARNT, f"seed {SEED}")
+        generated = json.loads(self.deq("generate", "run", "--prompt", "w00", "--words", "5", "--json").stdout)
+        self.assertEqual(len(generated["text"].split()), 6)
+
+    def test_what_no_loop_can_have_is_refused(self):
+        looped = self.looped()
+        for wrong in (settings(gradient__spread=-1), settings(gradient__spread=5), settings(model__core=0),
+                      settings(model__exits="[0.0]"), settings(gradient__backpropagated=9)):
+            with self.subTest(wrong):
+                self.refused("train", looped, *wrong, "--out", "run")
+        implicit = settings(gradient__name="implicit", gradient__spread=0.5)
+        self.assertIn("spread", self.refused("train", looped, *implicit, "--out", "run"))
+
+
 class Memory(LanguageTest):
     STEPS = settings(train__steps=12, train__eval_every_steps=6, train__checkpoints__every_steps=4)
 
     def test_the_same_bits_after_an_interruption(self):
-        for name, more in (("plain", []), ("parts", settings(train__accumulation=2)),
-                           ("dropout", settings(model__dropout=0.2, model__attention_dropout=0.1))):
+        dropout = settings(model__dropout=0.2, model__attention_dropout=0.1)
+        for name, config, more in (("plain", self.config, []),
+                                   ("parts", self.config, settings(train__accumulation=2)),
+                                   ("dropout", self.config, dropout),
+                                   ("loops", self.looped(), dropout)):
             with self.subTest(name):
-                self.train_rule(f"{name}-whole", *self.STEPS, *more)
-                self.train_rule(f"{name}-cut", *self.STEPS, *more)
+                self.train_rule(f"{name}-whole", *self.STEPS, *more, config=config)
+                self.train_rule(f"{name}-cut", *self.STEPS, *more, config=config)
                 checkpoints = self.checkpoints(f"{name}-cut")
                 tensors = read_checkpoint(checkpoints[0])[0]
                 self.assertTrue(any(key.startswith("carried/") for key in tensors), list(tensors))
@@ -162,13 +205,17 @@ class Memory(LanguageTest):
 
     def test_two_processes_see_what_one_sees(self):
         precise = settings(precision="float64")
-        self.train_rule("one", *self.STEPS, *precise)
-        self.deq("train", self.config, *self.STEPS, *precise, "--nproc", "2", "--out", "two")
-        one, two = (self.metrics(run)[-1] for run in ("one", "two"))
-        self.assertAlmostEqual(one["loss"], two["loss"], delta=1e-9)
-        shapes = [{name: tensor[1] for name, tensor in self.weights(run).items()}
-                  for run in ("one", "two")]
-        self.assertEqual(*shapes)
+        # The noise that a loop starts from is each process's own, as dropout is.
+        for name, config, more in (("solved", self.config, []),
+                                   ("looped", self.looped(), settings(model__start_std=0))):
+            with self.subTest(name):
+                runs = f"{name}-one", f"{name}-two"
+                self.train_rule(runs[0], *self.STEPS, *precise, *more, config=config)
+                self.deq("train", config, *self.STEPS, *precise, *more, "--nproc", "2", "--out", runs[1])
+                one, two = (self.metrics(run)[-1] for run in runs)
+                self.assertAlmostEqual(one["loss"], two["loss"], delta=1e-9)
+                shapes = [{tensor: parts[1] for tensor, parts in self.weights(run).items()} for run in runs]
+                self.assertEqual(*shapes)
 
 
 class Misuse(LanguageTest):

@@ -5,10 +5,13 @@
 #include <cmath>
 #include <fstream>
 
+#include "config/source_folder.h"
+#include "core/rng.h"
 #include "deq/core/error.h"
 #include "deq/lab/settings/files.h"
 #include "deq/lab/train/experiment.h"
 #include "io/temporary_folder.h"
+#include "lab/train/language_network.h"
 #include "lab/train/stream_memory.h"
 
 namespace deq::lab {
@@ -23,13 +26,19 @@ class Language : public ::testing::Test {
     }
   }
 
-  LanguageConfig config() const {
+  LanguageConfig config(const std::string& model = "name = \"transformer-xl\"\nlayers = 2\n",
+                        const std::string& more = "") const {
     return parse_config<LanguageConfig>(
         "experiment = \"language\"\nprecision = \"float64\"\n[data]\npath = \"" +
-            folder_.path().string() +
-            "\"\neval_streams = 2\n[model]\nname = \"transformer-xl\"\nlayers = 2\nd_model = 12\n"
-            "d_embed = 12\nheads = 2\nd_head = 6\nd_inner = 16\ninit_std = 0.2\n",
+            folder_.path().string() + "\"\neval_streams = 2\neval_segment = 9\n[model]\n" + model +
+            "d_model = 12\nd_embed = 12\nheads = 2\nd_head = 6\nd_inner = 16\ninit_std = 0.2\n" +
+            more,
         "test");
+  }
+
+  LanguageConfig looped_config() const {
+    return config("name = \"looped\"\nprelude = 1\ncore = 2\ncoda = 1\nexits = [1e-9, 0.05, 1e9]\n",
+                  "[gradient]\nname = \"unrolled\"\nsteps = 6\nbackpropagated = 2\nspread = 0.5\n");
   }
 
   double loss(int64_t segment, int64_t memory) const {
@@ -61,6 +70,45 @@ TEST_F(Language, TellsItsWordsAndHowManyItPredicts) {
   EXPECT_EQ(words.size(), 6 + 2);  // i² + 3i takes six values mod 11; <eos> and <unk>
   // 90 words and 13 ends of lines, in two streams of 51, whose first words nothing predicts.
   EXPECT_EQ(task.validation_samples(), 2 * 50);
+}
+
+TEST_F(Language, ALoopIsEvaluatedAtEveryDepthAndWithWordsThatLeaveIt) {
+  const auto how = looped_config();
+  LanguageTask task(how);
+  task.model().eval();
+  const torch::NoGradGuard no_grad;
+  const auto evaluated = [&](int64_t loops) {
+    return task.evaluate(within_budget(evaluation_options(how), loops), *World::alone());
+  };
+  const auto own = task.evaluate(evaluation_options(how), *World::alone());
+  EXPECT_EQ(number(own, "perplexity"), number(evaluated(6), "perplexity"));
+  EXPECT_NE(number(own, "perplexity"), number(evaluated(5), "perplexity"));
+  EXPECT_LT(number(evaluated(20), "residual"), number(evaluated(2), "residual"));
+  // Words that never settle take all loops, words that always do take one.
+  EXPECT_NEAR(number(own, "exit_perplexity@1e-09"), number(own, "perplexity"), 1e-9);
+  EXPECT_EQ(number(own, "exit_loops@1e-09"), 6);
+  EXPECT_NEAR(number(own, "exit_perplexity@1e+09"), number(evaluated(1), "perplexity"), 1e-9);
+  EXPECT_EQ(number(own, "exit_loops@1e+09"), 1);
+  const auto deep = evaluated(20);
+  EXPECT_GT(number(deep, "exit_loops@0.05"), 1);
+  EXPECT_LT(number(deep, "exit_loops@0.05"), 20);
+}
+
+// Models that are compared are to be of one size.
+TEST(LanguageSizes, OfTheBooksModelsAreAboutTheSame) {
+  const auto size = [](const std::string& file, int64_t words) {
+    const auto config = load_config<LanguageConfig>(kSource / "configs" / file);
+    int64_t sum = 0;
+    const auto network = make_language_network(config.model, words, deq::random_stream(0, 0));
+    for (const auto& parameter : network->module().parameters()) sum += parameter.numel();
+    return static_cast<double>(sum);
+  };
+  constexpr int64_t kBooks = 53'946, kSmall = 10'000;
+  const double equilibrium = size("gpu/books-recipe.toml", kBooks);
+  EXPECT_NEAR(size("gpu/books-looped.toml", kBooks) / equilibrium, 1, 0.05);
+  EXPECT_NEAR(size("gpu/books-transformer-xl.toml", kBooks) / equilibrium, 1, 0.05);
+  EXPECT_NEAR(size("small/books-looped.toml", kSmall) / size("small/books-deq.toml", kSmall), 1,
+              0.02);
 }
 
 TextMemory numbered(const Shard& shard, int64_t part) {

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <random>
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "deq/lab/settings/learning_rate.h"
+#include "deq/lab/train/experiment.h"
 #include "lab/train/gamma_controller.h"
 #include "lab/train/step_plan.h"
 #include "support/seed.h"
@@ -126,6 +128,69 @@ TEST(StepPlan, UnrolledStepsAreReplayedWhereNoPenaltyNeedsTheirMasks) {
   }
   EXPECT_GT(penalised, 0);
   EXPECT_LT(penalised, 100);
+}
+
+/// Of training steps 0, 1, …
+std::vector<int64_t> unrolled_steps(const Recipe& recipe, int64_t count) {
+  std::vector<int64_t> steps;
+  for (int64_t step = 0; step < count; ++step) {
+    const auto how = std::get<Unrolled>(plan(recipe, step).how.gradient);
+    EXPECT_LE(how.backpropagated, how.steps);
+    EXPECT_FALSE(how.replayed) << "every number of steps would be a recording of its own";
+    steps.push_back(how.steps);
+  }
+  return steps;
+}
+
+// n ~ Poisson(τ), E τ = r, ln τ of spread σ: the mean is r, the variance r + r² (e^σ² − 1).
+TEST(StepPlan, UnrolledStepsAreDrawnAsAPoissonOfALogNormalMean) {
+  Recipe recipe;
+  recipe.seed = static_cast<int64_t>(test::seed() % 1000);
+  SCOPED_TRACE(::testing::Message() << "DEQ_TEST_SEED=" << test::seed());
+  constexpr int64_t kCount = 4000;
+  for (const double spread : {0.25, 0.5}) {
+    recipe.gradient = UnrolledGradient{{.steps = 32, .backpropagated = 8}, spread};
+    const auto steps = unrolled_steps(recipe, kCount);
+    double mean = 0, variance = 0, low_tail = 0;
+    for (const auto n : steps) mean += static_cast<double>(n) / kCount;
+    for (const auto n : steps) {
+      variance += (static_cast<double>(n) - mean) * (static_cast<double>(n) - mean) / kCount;
+      low_tail += static_cast<double>(n) < 32 ? 1.0 / kCount : 0;
+    }
+    const double expected = 32 + 32 * 32 * (std::exp(spread * spread) - 1);
+    EXPECT_NEAR(mean, 32, 5 * std::sqrt(expected / kCount));
+    EXPECT_NEAR(variance, expected, 0.15 * expected);
+    EXPECT_GT(low_tail, 0.5) << "a log-normal number is mostly below its mean";
+    EXPECT_EQ(unrolled_steps(recipe, 50), std::vector(steps.begin(), steps.begin() + 50));
+  }
+}
+
+TEST(StepPlan, UnrolledStepsFollowFromSeedAndStepAndAreAtLeastOne) {
+  Recipe recipe;
+  recipe.gradient = UnrolledGradient{{.steps = 2, .backpropagated = 2}, 0.5};
+  const auto first = unrolled_steps(recipe, 200);
+  EXPECT_EQ(*std::ranges::min_element(first), 1);
+  EXPECT_GT(*std::ranges::max_element(first), 4);
+  recipe.seed = 1;
+  EXPECT_NE(unrolled_steps(recipe, 200), first);
+  recipe.gradient = UnrolledGradient{{.steps = 2, .backpropagated = 2}};
+  for (int64_t step = 0; step < 20; ++step) {
+    EXPECT_EQ(std::get<Unrolled>(plan(recipe, step).how.gradient).steps, 2);
+  }
+  recipe.train.pretrain = {.steps = 10, .layers = 7};
+  recipe.gradient = UnrolledGradient{{.steps = 2, .backpropagated = 2}, 0.5};
+  EXPECT_EQ(std::get<Unrolled>(plan(recipe, 9).how.gradient).steps, 7);
+}
+
+TEST(EvaluationBudget, IsASolversEvaluationsOrAnUnrolledLayersSteps) {
+  const EquilibriumOptions solved{.forward = Anderson{.max_evals = 12}};
+  EXPECT_EQ(max_evals(within_budget(solved, 5).forward), 5);
+  const EquilibriumOptions unrolled{.gradient = Unrolled{.steps = 8, .backpropagated = 4}};
+  for (const int64_t budget : {1, 4, 64}) {
+    const auto how = std::get<Unrolled>(within_budget(unrolled, budget).gradient);
+    EXPECT_EQ(how.steps, budget);
+    EXPECT_EQ(how.backpropagated, std::min<int64_t>(budget, 4));
+  }
 }
 
 TEST(StepPlan, ThePenaltyEndsAfterAnEpoch) {

@@ -90,6 +90,17 @@ class XlGeneratorTest : public TextGeneratorTest {
   XlGeneratorTest() : TextGeneratorTest("name = \"transformer-xl\"\nlayers = 2\n") {}
 };
 
+class LoopedGeneratorTest : public TextGeneratorTest {
+ protected:
+  LoopedGeneratorTest()
+      : TextGeneratorTest("name = \"looped\"\nprelude = 1\ncore = 2\ncoda = 1\n") {}
+};
+
+// At the loop's equilibrium, which these solves find: what it remembers is then what it would read.
+TEST_F(LoopedGeneratorTest, GenerationIsTeacherForcing) {
+  expect_teacher_forcing();
+}
+
 TEST_F(TextGeneratorTest, GenerationIsTeacherForcing) {
   expect_teacher_forcing();
 }

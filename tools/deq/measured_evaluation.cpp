@@ -68,13 +68,9 @@ std::vector<Metrics> evaluate_budgets(const LoadedRun& run, torch::Device device
                                       const std::vector<int64_t>& budgets) {
   Meter meter(run, device);
   const auto options = evaluation_options(run.experiment.recipe);
-  const auto within = [&options](int64_t budget) {
-    auto hurried = options;
-    hurried.forward = with_max_evals(options.forward, budget);
-    return hurried;
-  };
   // The first pass chooses kernels and claims memory, once.
-  const auto first = meter.evaluate(within(*std::min_element(budgets.begin(), budgets.end())));
+  const auto first =
+      meter.evaluate(within_budget(options, *std::min_element(budgets.begin(), budgets.end())));
   if (!std::isfinite(number(first, "nfe_forward"))) {
     std::cerr << "deq: this model has no equilibrium to stop early, one row serves every budget\n";
     return {meter.evaluate_with_stability(options)};
@@ -82,7 +78,7 @@ std::vector<Metrics> evaluate_budgets(const LoadedRun& run, torch::Device device
   std::vector<Metrics> rows;
   for (const int64_t budget : budgets) {
     rows.push_back({{"budget", budget}});
-    append(rows.back(), meter.evaluate_with_stability(within(budget)));
+    append(rows.back(), meter.evaluate_with_stability(within_budget(options, budget)));
     if (budget == 1) forget_stability(rows.back());  // J at the start says nothing
   }
   return rows;

@@ -33,6 +33,7 @@ enum class RandomStream : uint64_t {
   PenaltyProbes = 1002,
   SolverBudget = 1003,
   ModelNoise = 1004,
+  UnrolledSteps = 1005,
 };
 
 /// All that an epoch draws from the seed of its order.

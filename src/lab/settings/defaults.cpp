@@ -62,7 +62,7 @@ ReasoningConfig::ReasoningConfig() {
                               .max_evals = 48,
                               .guards = {.stagnation_window = 0, .divergence_factor = 1e9}},
             .adjoint = Broyden{.tol = {.rtol = 1e-3}, .max_evals = 8}};
-  gradient = Unrolled{.steps = 3, .backpropagated = 1};
+  gradient = UnrolledGradient{{.steps = 3, .backpropagated = 1}};
   train.steps = 50'000;
   train.eval_every_steps = 5'000;
   train.batch_size = 768;

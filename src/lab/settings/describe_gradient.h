@@ -35,10 +35,14 @@ void describe_own(Visitor& v, Phantom& gradient) {
 }
 
 template <class Visitor>
-void describe_own(Visitor& v, Unrolled& gradient) {
+void describe_own(Visitor& v, UnrolledGradient& gradient) {
   v.number("steps", gradient.steps, at_least(1), "Plain steps from z₀ that replace the solver.");
   v.number("backpropagated", gradient.backpropagated, at_least(0),
            "Only through the last so many of them, steps at most; 0: through all.");
+  v.in_order("backpropagated", gradient.backpropagated, Relation::AtMost, "steps", gradient.steps);
+  v.number("spread", gradient.spread, between(0, 2),
+           "Above 0, a training step takes n ~ Poisson(tau) steps, at least 1, where ln tau is "
+           "normal with this standard deviation and tau is `steps` in the mean.");
 }
 
 template <class Visitor>

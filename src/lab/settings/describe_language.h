@@ -13,7 +13,7 @@ inline constexpr Choice<CorpusSplit> kTextSplits[] = {{"valid", CorpusSplit::Val
 template <>
 struct Alternatives<LanguageModel> {
   static std::string_view name(const LanguageModel& model) {
-    constexpr std::string_view kNames[] = {"deq-transformer", "transformer-xl"};
+    constexpr std::string_view kNames[] = {"deq-transformer", "transformer-xl", "looped"};
     static_assert(std::size(kNames) == std::variant_size_v<LanguageModel>);
     return kNames[model.index()];
   }
@@ -40,7 +40,7 @@ void describe(Visitor& v, TextData& data) {
                     "The size of the vocabulary at most; the rarest words count as unknown.");
 }
 
-/// What both models have.
+/// What all models have.
 template <class Visitor, class Model>
 void describe_transformer(Visitor& v, Model& model) {
   v.whole_numbers(
@@ -85,6 +85,21 @@ void describe_own(Visitor& v, TransformerXlModel& model) {
            "Positions that one sees, itself among them; 0: all.");
   v.number("clamp_distance", model.clamp_distance, at_least(0),
            "Farther positions count as this far; 0: as far as they are.");
+}
+
+template <class Visitor>
+void describe_own(Visitor& v, LoopedModel& model) {
+  v.number("prelude", model.prelude, at_least(0), "Layers before the loop.");
+  v.number("core", model.core, at_least(1), "Layers of the loop.");
+  v.number("coda", model.coda, at_least(0), "Layers after the loop.");
+  describe_transformer(v, model);
+  v.number("horizon", model.horizon, at_least(0),
+           "Positions that one sees, itself among them; 0: all.");
+  v.number("start_std", model.start_std, at_least(0),
+           "Standard deviation of the numbers that the loop starts from.");
+  v.numbers("exits", model.exits, above(0),
+            "Evaluations also try these tolerances: a word leaves the loop when its own state "
+            "changes by no more, relatively.");
 }
 
 template <class Visitor>

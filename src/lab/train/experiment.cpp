@@ -1,5 +1,7 @@
 #include "deq/lab/train/experiment.h"
 
+#include <algorithm>
+
 #include "deq/lab/settings/files.h"
 #include "deq/lab/train/language.h"
 #include "deq/lab/train/reasoning.h"
@@ -15,6 +17,20 @@ EquilibriumOptions evaluation_options(const Recipe& recipe) {
           .one_more_step = recipe.solver.one_more_step,
           .float32_evals = recipe.solver.float32_evals,
           .replay = recipe.solver.replay};
+}
+
+EquilibriumOptions within_budget(EquilibriumOptions options, int64_t budget) {
+  options.forward = with_max_evals(options.forward, budget);
+  if (auto* unrolled = std::get_if<Unrolled>(&options.gradient)) {
+    *unrolled = unrolled_for(*unrolled, budget);
+  }
+  return options;
+}
+
+Unrolled unrolled_for(Unrolled how, int64_t steps) {
+  how.steps = steps;
+  how.backpropagated = std::min(how.backpropagated, steps);
+  return how;
 }
 
 Experiment read_experiment(const std::filesystem::path& path,

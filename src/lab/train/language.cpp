@@ -1,8 +1,11 @@
 #include "deq/lab/train/language.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <utility>
 
 #include "deq/core/error.h"
@@ -21,7 +24,7 @@ namespace {
 
 /// Sums over the words of a text, in a row so that one reduction serves them all.
 struct WordTally {
-  enum Name { kWords, kLoss, kEvaluations, kSegments, kCount };
+  enum Name { kWords, kLoss, kEvaluations, kLoops, kSegments, kCount };
   std::array<double, kCount> sums{};
   std::vector<Report> reports;
 
@@ -29,11 +32,14 @@ struct WordTally {
     sums[kWords] += static_cast<double>(cost.nll.numel());
     sums[kLoss] += cost.nll.to(torch::kFloat64).sum().item<double>();
     ++sums[kSegments];
+    if (cost.loops.defined()) sums[kLoops] += static_cast<double>(cost.loops.sum().item<int64_t>());
     for (const auto& equilibrium : cost.equilibria) {
       sums[kEvaluations] += static_cast<double>(equilibrium.report.evaluations);
       reports.push_back(equilibrium.report);
     }
   }
+
+  double per_word(Name name) const { return sums[name] / sums[kWords]; }
 };
 
 Corpus open_corpus(const TextData& data) {
@@ -66,6 +72,35 @@ struct LanguageTask::Parts {
   TextCost cost(const Batch& batch, const TextMemory& before, const EquilibriumPlan& how) {
     return network->forward(batch.tensors[0], batch.tensors[1], before, config.data.eval_memory,
                             how);
+  }
+
+  TextCost cost_with_exits(const Batch& batch, const TextMemory& before, const EquilibriumPlan& how,
+                           double rtol) {
+    return network->forward_with_exits(batch.tensors[0], batch.tensors[1], before,
+                                       config.data.eval_memory, how, rtol);
+  }
+
+  using Reader = std::function<TextCost(const Batch&, const TextMemory&)>;
+  /// Of the whole validation text, segment after segment.
+  WordTally read(World& world, const Reader& reader) const {
+    const int64_t streams = config.data.eval_streams;
+    // The result is not to depend on the number of ranks: streams that cannot be shared equally are
+    // all read by the first.
+    const bool shared = streams % world.size() == 0;
+    WordTally tally;
+    if (shared || world.is_main()) {
+      const auto source = evaluation({.batch_size = streams,
+                                      .rank = shared ? world.rank() : 0,
+                                      .ranks = shared ? world.size() : 1});
+      TextMemory before;
+      for (int64_t index = 0; index < source.batches(); ++index) {
+        auto read_segment = reader(on_device(source.batch(0, index)), before);
+        tally.add(read_segment);
+        before = std::move(read_segment.memory);
+      }
+    }
+    sum_over_ranks(tally.sums, world, device);
+    return tally;
   }
 };
 
@@ -112,30 +147,25 @@ void LanguageTask::carry_on(int64_t step, const std::map<std::string, torch::Ten
 }
 
 Metrics LanguageTask::evaluate(const EquilibriumPlan& how, World& world) {
-  const int64_t streams = parts_->config.data.eval_streams;
-  // The result is not to depend on the number of ranks: streams that cannot be shared equally are
-  // all read by the first.
-  const bool shared = streams % world.size() == 0;
-  WordTally tally;
-  if (shared || world.is_main()) {
-    const auto source = parts_->evaluation({.batch_size = streams,
-                                            .rank = shared ? world.rank() : 0,
-                                            .ranks = shared ? world.size() : 1});
-    TextMemory memory;
-    for (int64_t index = 0; index < source.batches(); ++index) {
-      auto cost = parts_->cost(parts_->on_device(source.batch(0, index)), memory, how);
-      tally.add(cost);
-      memory = std::move(cost.memory);
-    }
-  }
-  sum_over_ranks(tally.sums, world, parts_->device);
-  const double loss = tally.sums[WordTally::kLoss] / tally.sums[WordTally::kWords];
+  auto& parts = *parts_;
+  const auto tally = parts.read(world, [&](const Batch& batch, const TextMemory& before) {
+    return parts.cost(batch, before, how);
+  });
+  const double loss = tally.per_word(WordTally::kLoss);
   Metrics metrics{{"loss", loss}, {"perplexity", std::exp(loss)}};
   if (tally.sums[WordTally::kEvaluations] > 0) {
     metrics.emplace_back("nfe_forward",
                          tally.sums[WordTally::kEvaluations] / tally.sums[WordTally::kSegments]);
   }
   append(metrics, residual_metrics(tally.reports));
+  for (const double rtol : parts.network->exits()) {
+    const auto left = parts.read(world, [&](const Batch& batch, const TextMemory& before) {
+      return parts.cost_with_exits(batch, before, how, rtol);
+    });
+    append(metrics,
+           {{fmt::format("exit_perplexity@{:g}", rtol), std::exp(left.per_word(WordTally::kLoss))},
+            {fmt::format("exit_loops@{:g}", rtol), left.per_word(WordTally::kLoops)}});
+  }
   return metrics;
 }
 

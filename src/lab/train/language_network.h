@@ -25,6 +25,7 @@ struct TextCost {
   torch::Tensor nll;  ///< −log p of every target [B, T]
   TextMemory memory;
   std::vector<Equilibrated> equilibria;
+  torch::Tensor loops{};  ///< that each word took [B, T], where words leave a loop by themselves
 };
 
 /// The networks that predict words, under one interface.
@@ -40,6 +41,17 @@ class LanguageNetwork {
   virtual TextCost forward(const torch::Tensor& tokens, const torch::Tensor& targets,
                            const TextMemory& memory, int64_t capacity,
                            const EquilibriumPlan& plan) = 0;
+
+  /// The tolerances at which words are to leave a loop by themselves; none where there is no loop.
+  virtual const std::vector<double>& exits() const {
+    static const std::vector<double> kNone;
+    return kNone;
+  }
+
+  /// As forward(), by so many loops at most as the plan takes, from which words leave at `rtol`.
+  virtual TextCost forward_with_exits(const torch::Tensor& tokens, const torch::Tensor& targets,
+                                      const TextMemory& memory, int64_t capacity,
+                                      const EquilibriumPlan& plan, double rtol);
 
   /// The same without targets; where `start` is defined, the solve begins there.
   virtual TextReading read(const torch::Tensor& tokens, const TextMemory& memory, int64_t capacity,

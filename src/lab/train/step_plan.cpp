@@ -1,8 +1,10 @@
 #include "lab/train/step_plan.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "deq/lab/train/experiment.h"
+#include "lab/base/keyed_numbers.h"
 #include "lab/base/random_streams.h"
 
 namespace deq::lab {
@@ -16,6 +18,16 @@ double uniform(uint64_t key) {
 int64_t drawn_from(const EvalSpan& span, uint64_t key) {
   const auto count = static_cast<double>(span.high - span.low + 1);
   return span.low + static_cast<int64_t>(uniform(key) * count);
+}
+
+/// The steps of one training step. Not replayed: each number of them would be a recording of its
+/// own.
+Unrolled drawn_from(const UnrolledGradient& gradient, uint64_t key) {
+  KeyedNumbers numbers(key);
+  const double spread = gradient.spread;
+  const double tau = static_cast<double>(gradient.steps) *
+                     std::exp(spread * numbers.normal() - spread * spread / 2);
+  return unrolled_for(gradient, std::max<int64_t>(numbers.poisson(tau), 1));
 }
 
 SolverOptions with_more_evals(const SolverOptions& solver, int64_t more) {
@@ -52,7 +64,11 @@ StepPlan plan_step(const Recipe& recipe, const GammaController& controller, int6
   plan.probability = jacobian.probability.at(since_pretraining);
   plan.penalised = plan.gamma > 0 && uniform(random_key(recipe.seed, RandomStream::PenaltyCoin,
                                                         step)) < plan.probability;
-  if (auto* unrolled = std::get_if<Unrolled>(&plan.how.gradient)) {
+  const auto* random = std::get_if<UnrolledGradient>(&recipe.gradient);
+  if (random != nullptr && random->spread > 0 && !pretraining) {
+    plan.how.gradient =
+        drawn_from(*random, random_key(recipe.seed, RandomStream::UnrolledSteps, step));
+  } else if (auto* unrolled = std::get_if<Unrolled>(&plan.how.gradient)) {
     unrolled->replayed = !plan.penalised;  // the penalty is to have the same dropout masks
   }
   if (pretraining) return plan;

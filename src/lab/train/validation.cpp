@@ -32,9 +32,7 @@ Metrics Validation::at_every_budget() {
   const bool solves = std::isfinite(number(metrics, "nfe_forward"));
   for (const int64_t budget : recipe_.train.eval_budgets) {
     if (!solves) break;  // an explicit network has no budget
-    auto hurry = how;
-    hurry.forward = with_max_evals(how.forward, budget);
-    const auto hurried = task_.evaluate(hurry, *world_);
+    const auto hurried = task_.evaluate(within_budget(how, budget), *world_);
     for (const auto& name : {task_.goal().metric, std::string("residual")}) {
       metrics.emplace_back(fmt::format("{}@{}", name, budget), number(hurried, name));
     }

@@ -10,6 +10,14 @@
 #include "models/transformer/parameters.h"
 
 namespace deq::models {
+namespace {
+
+torch::Tensor product_plus(const torch::Tensor& added, const torch::Tensor& x,
+                           const torch::Tensor& matrix) {
+  return added.defined() ? at::addmm(added, x, matrix) : at::mm(x, matrix);
+}
+
+}  // namespace
 
 TransformerAttention::TransformerAttention(const TransformerOptions& options,
                                            const std::optional<at::Generator>& generator)
@@ -50,65 +58,67 @@ torch::Tensor TransformerAttention::memory_keys_values(const torch::Tensor& z,
   const auto x = kernels::factor_of((pre_ln_ ? normalised(z) : z).flatten(0, 1), matrix);
   // Nobody asks for a memory's queries.
   const auto queries = heads_ * d_head_, width = matrix.size(1) / 3;
-  const auto kv = at::addmm(injected(u.flatten(0, 1).narrow(1, queries, 2 * queries), 2, matrix), x,
-                            matrix.narrow(1, width, 2 * width));
+  const auto added =
+      u.defined() ? u.flatten(0, 1).narrow(1, queries, 2 * queries) : torch::Tensor();
+  const auto kv = product_plus(injected(added, 2, matrix), x, matrix.narrow(1, width, 2 * width));
   return kv.view({batch, length, 2, heads_, width / heads_}).permute({2, 3, 0, 1, 4});
 }
 
-torch::Tensor TransformerAttention::past(const Inputs& inputs, const torch::Tensor& matrix,
+torch::Tensor TransformerAttention::past(const AttentionInputs& inputs, const torch::Tensor& matrix,
                                          int64_t hidden) const {
   const auto head = matrix.size(1) / (3 * heads_);
-  if (inputs.size() == 2 || inputs[2].size(1) == 0) {
+  if (inputs.distances.size(0) == inputs.length) {
     if (hidden == 0) return {};
-    return torch::zeros({2, heads_, inputs[0].size(0), hidden, head},
+    return torch::zeros({2, heads_, inputs.batch, hidden, head},
                         matrix.options().requires_grad(false));
   }
-  const auto remembered = memory_keys_values(inputs[2], inputs[3], matrix);
+  const auto remembered = memory_keys_values(inputs.memory, inputs.memory_injection, matrix);
   return hidden == 0 ? remembered.contiguous()
                      : at::constant_pad_nd(remembered, {0, 0, hidden, 0}).contiguous();
 }
 
 torch::Tensor TransformerAttention::injected(const torch::Tensor& u, int64_t kinds,
                                              const torch::Tensor& matrix) const {
+  if (!u.defined()) return {};
   return kernels::widened_groups(u.to(matrix.scalar_type()), kinds * heads_,
                                  matrix.size(1) / (3 * heads_));
 }
 
-void TransformerAttention::prepare(Context& context, const Inputs& inputs) const {
-  const auto& injection = inputs[0];
-  const auto& positions = inputs[1];
-  const auto batch = injection.size(0), length = injection.size(1);
+void TransformerAttention::prepare(Context& context, const AttentionInputs& inputs) const {
+  const auto batch = inputs.batch, length = inputs.length;
   const auto matrix = qkv_->matrix({.out = 3 * heads_});
-  const auto hidden = kernels::wants_aligned_rows(matrix)
-                          ? kernels::aligned_size(positions.size(0)) - positions.size(0)
-                          : 0;
-  const auto keys = hidden + positions.size(0);
+  const auto seen = inputs.distances.size(0);
+  const auto hidden =
+      kernels::wants_aligned_rows(matrix) ? kernels::aligned_size(seen) - seen : int64_t{0};
+  const auto keys = hidden + seen;
   const auto head = matrix.size(1) / (3 * heads_);
   // In the type of the weights, or autocast would convert it at every step.
   const auto type = matrix.scalar_type();
-  context[kInjection] = injected(injection.flatten(0, 1), 3, matrix);
+  if (inputs.injection.defined()) {
+    context[kInjection] = injected(inputs.injection.flatten(0, 1), 3, matrix);
+  }
   context[kMemory] = past(inputs, matrix, hidden);
   const auto projection = positions_->matrix({.out = heads_});
-  const auto projected = at::mm(kernels::factor_of(positions, projection), projection);
+  const auto projected = at::mm(kernels::factor_of(inputs.distances, projection), projection);
   context[kPositions] = kernels::position_keys(projected, heads_, hidden);
-  context[kMask] = kernels::attention_mask(length, keys, horizon_, injection.device(), hidden);
+  context[kMask] =
+      kernels::attention_mask(length, keys, horizon_, inputs.distances.device(), hidden);
   context[kHidden] = torch::empty({hidden, 0}, matrix.options().requires_grad(false));
-  const auto plain = injection.options().requires_grad(false);
   context[kContentBias] = kernels::with_zeros(content_bias_.to(type), head, type);
   context[kPositionBias] = kernels::with_zeros(position_bias_.to(type), head, type);
   context[kAttentionDropout] =
-      attention_dropout_->mask({heads_ * batch, length, keys}, plain.dtype(type));
+      attention_dropout_->mask({heads_ * batch, length, keys}, inputs.numbers.dtype(type));
   context[kQkvMatrix] = matrix;
   context[kOutMatrix] = out_->matrix({.in = heads_});
   context[kOutBias] = out_->bias_for(context[kOutMatrix]);
-  context[kOutDropout] = dropout_->mask({batch, 1, out_->bias().size(0)}, plain);
+  context[kOutDropout] = dropout_->mask({batch, 1, out_->bias().size(0)}, inputs.numbers);
 }
 
 torch::Tensor TransformerAttention::step(const torch::Tensor& z, const Context& context) const {
   const auto x = pre_ln_ ? normalised(z) : z;
   const auto& matrix = context[kQkvMatrix];
   const auto qkv =
-      at::addmm(context[kInjection], kernels::factor_of(x.flatten(0, 1), matrix), matrix)
+      product_plus(context[kInjection], kernels::factor_of(x.flatten(0, 1), matrix), matrix)
           .view({z.size(0), z.size(1), 3, heads_, matrix.size(1) / (3 * heads_)});
   const auto seen = kernels::attend(qkv, z.size(1),
                                     {.content_bias = context[kContentBias],

@@ -1,5 +1,7 @@
 #include "deq/models/transformer/cell.h"
 
+#include <tuple>
+
 #include "core/require.h"
 #include "models/transformer/attention.h"
 #include "models/transformer/context.h"
@@ -48,8 +50,17 @@ State TransformerCellImpl::initial_state(const Inputs& inputs) {
 Context TransformerCellImpl::prepare(const Inputs& inputs) {
   check(inputs);
   Context context(kTransformerSlots);
-  attention_->prepare(context, inputs);
-  feed_forward_->prepare(context, inputs[0].size(0), inputs[0].options().requires_grad(false));
+  const auto& injection = inputs[0];
+  const auto numbers = injection.options().requires_grad(false);
+  AttentionInputs seen{.batch = injection.size(0),
+                       .length = injection.size(1),
+                       .numbers = numbers,
+                       .distances = inputs[1],
+                       .injection = injection};
+  if (inputs.size() > 2)
+    std::tie(seen.memory, seen.memory_injection) = std::tie(inputs[2], inputs[3]);
+  attention_->prepare(context, seen);
+  feed_forward_->prepare(context, seen.batch, numbers);
   return context;
 }
 

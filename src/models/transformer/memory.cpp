@@ -12,6 +12,18 @@ void check_tokens(std::string_view who, const torch::Tensor& tokens) {
           tokens.sizes(), tokens.scalar_type());
 }
 
+void check_memory(std::string_view who, const TransformerXlMemory& memory, size_t layers,
+                  const MemoryShape& shape) {
+  require(memory.capacity >= 0, "{}: a memory's capacity = {}, must be ≥ 0", who, memory.capacity);
+  require(memory.layers.empty() || memory.layers.size() == layers,
+          "{}: a memory of {} layers, must have {} or none", who, memory.layers.size(), layers);
+  const std::vector<int64_t> sizes{shape.batch, memory.length(), shape.width};
+  for (const auto& layer : memory.layers) {
+    require(layer.sizes() == sizes, "{}: a memory of shape {}, must be {}", who, layer.sizes(),
+            c10::IntArrayRef(sizes));
+  }
+}
+
 torch::Tensor last_positions(const torch::Tensor& memory, const torch::Tensor& next,
                              int64_t capacity) {
   if (capacity == 0) return {};

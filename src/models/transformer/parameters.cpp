@@ -14,6 +14,16 @@ torch::Tensor normal_numbers(c10::IntArrayRef shape, double spread,
   return torch::empty(shape).normal_(0, spread, generator);
 }
 
+AdaptiveVocabulary adaptive_vocabulary(const TransformerXlOptions& options) {
+  return {.words = options.vocabulary,
+          .cutoffs = options.cutoffs,
+          .d_model = options.d_model,
+          .d_embed = options.d_embed,
+          .div_val = options.div_val,
+          .init_std = options.init_std,
+          .projections_are_layers = false};
+}
+
 double layer_spread(const TransformerOptions& options) {
   return options.weight_norm && options.default_init_when_normalised ? -1 : options.init_std;
 }

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "deq/models/transformer/options.h"
+#include "deq/models/transformer/transformer_xl.h"
 
 // Parameters of the language models under their published names.
 
@@ -18,6 +19,8 @@ std::string projection_name(const std::string& list, int64_t cluster,
 
 torch::Tensor normal_numbers(c10::IntArrayRef shape, double spread,
                              const std::optional<at::Generator>& generator);
+
+AdaptiveVocabulary adaptive_vocabulary(const TransformerXlOptions& options);
 
 /// TransformerLinearOptions::spread of the layer's weights.
 double layer_spread(const TransformerOptions& options);

@@ -2,6 +2,8 @@
 
 #include <ATen/ops/dropout.h>
 
+#include "models/transformer/memory.h"
+
 namespace deq::models {
 namespace {
 
@@ -79,6 +81,43 @@ torch::Tensor TransformerXlLayer::forward(const torch::Tensor& x, const torch::T
                                           const torch::Tensor& distances,
                                           kernels::AttentionTerms terms) {
   return fed_forward(attended(x, memory, distances, terms));
+}
+
+kernels::AttentionTerms shared_terms(const torch::Tensor& content_bias,
+                                     const torch::Tensor& position_bias, int64_t horizon,
+                                     const AttentionSpan& span, torch::Device device) {
+  kernels::AttentionTerms terms{};
+  terms.content_bias = content_bias;
+  terms.position_bias = position_bias;
+  terms.horizon = horizon;
+  terms.mask = kernels::attention_mask(span.length, span.keys, horizon, device);
+  return terms;
+}
+
+TransformerXlLayers register_layers(torch::nn::Module& owner, const std::string& list,
+                                    const TransformerXlOptions& options,
+                                    const std::optional<at::Generator>& generator) {
+  const auto parent = owner.register_module(list, std::make_shared<torch::nn::Module>(list));
+  TransformerXlLayers layers;
+  for (int64_t i = 0; i < options.layers; ++i) {
+    layers.push_back(parent->register_module(
+        std::to_string(i), std::make_shared<TransformerXlLayer>(options, generator)));
+  }
+  return layers;
+}
+
+torch::Tensor LayerMemory::past_of(const torch::Tensor& x) {
+  const auto past = before_.layers.empty() ? torch::Tensor() : before_.layers[layer_];
+  ++layer_;
+  if (after_.capacity > 0) after_.layers.push_back(last_positions(past, x, after_.capacity));
+  return before_.length() > 0 ? past : torch::Tensor();
+}
+
+torch::Tensor through_layers(const TransformerXlLayers& layers, torch::Tensor x,
+                             const torch::Tensor& distances, const kernels::AttentionTerms& terms,
+                             LayerMemory& memory) {
+  for (const auto& layer : layers) x = layer->forward(x, memory.past_of(x), distances, terms);
+  return x;
 }
 
 }  // namespace deq::models

@@ -8,6 +8,7 @@
 
 #include "deq/lab/data/text/corpus.h"
 #include "deq/lab/settings/recipe.h"
+#include "deq/models/transformer/looped_options.h"
 #include "deq/models/transformer/options.h"
 #include "deq/models/transformer/transformer_xl.h"
 
@@ -36,9 +37,13 @@ struct DeqTransformerModel : models::TransformerOptions {
 struct TransformerXlModel : models::TransformerXlOptions {
   TransformerXlModel() { cutoffs.clear(); }
 };
+struct LoopedModel : models::LoopedTransformerOptions {
+  LoopedModel() { cutoffs.clear(); }
+  std::vector<double> exits{};  ///< tolerances of models::LoopExits to evaluate with, > 0
+};
 
 /// [model].
-using LanguageModel = std::variant<DeqTransformerModel, TransformerXlModel>;
+using LanguageModel = std::variant<DeqTransformerModel, TransformerXlModel, LoopedModel>;
 
 /// Language modelling on words. The defaults are the paper's for WikiText-103.
 struct LanguageConfig : Recipe {

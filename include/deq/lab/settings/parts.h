@@ -29,8 +29,16 @@ struct SolverConfig {
 /// stays in the file when another gradient is tried.
 struct ImplicitGradient {};
 
+/// Unrolled steps whose number may differ from one training step to the next: n ~ Poisson(τ), at
+/// least 1, with ln τ normal of mean ln steps − spread²/2 and standard deviation spread. The mean
+/// of τ is `steps`, whatever the spread.
+struct UnrolledGradient : Unrolled {
+  double spread = 0;  ///< ≥ 0; 0: always `steps`
+};
+
 /// [gradient].
-using GradientConfig = std::variant<ImplicitGradient, Truncated, JacobianFree, Phantom, Unrolled>;
+using GradientConfig =
+    std::variant<ImplicitGradient, Truncated, JacobianFree, Phantom, UnrolledGradient>;
 
 /// The gradient with its solver, as a layer takes it.
 GradientOptions gradient_options(const GradientConfig& gradient, const SolverOptions& adjoint);

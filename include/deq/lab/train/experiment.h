@@ -24,6 +24,12 @@ struct Experiment {
 /// How a recipe solves its layers outside of training.
 EquilibriumOptions evaluation_options(const Recipe& recipe);
 
+/// The same within a forward budget: a solver's evaluations, an unrolled layer's steps.
+EquilibriumOptions within_budget(EquilibriumOptions options, int64_t budget);
+
+/// So many of a layer's unrolled steps, differentiated through as many of the last as before.
+Unrolled unrolled_for(Unrolled how, int64_t steps);
+
 /// The file with each override "key=value" applied in turn, or a ConfigError.
 Experiment read_experiment(const std::filesystem::path& path,
                            const std::vector<std::string>& overrides = {});
