@@ -16,6 +16,7 @@
 #include "deq/core/state_layout.h"
 #include "deq/core/tolerance.h"
 #include "deq/jacobian/frobenius.h"
+#include "deq/jacobian/gain.h"
 #include "deq/jacobian/schedule.h"
 #include "deq/jacobian/spectrum.h"
 #include "deq/jacobian/tangent.h"
