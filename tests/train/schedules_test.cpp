@@ -128,6 +128,14 @@ TEST(StepPlan, UnrolledStepsAreReplayedWhereNoPenaltyNeedsTheirMasks) {
   EXPECT_LT(penalised, 100);
 }
 
+TEST(StepPlan, StartsAreRandomOnceThereAreSolves) {
+  Recipe recipe;
+  recipe.train.pretrain.steps = 3;
+  recipe.train.start_noise = 0.5;
+  EXPECT_EQ(plan(recipe, 2).how.start_noise, 0);
+  EXPECT_EQ(plan(recipe, 3).how.start_noise, 0.5);
+}
+
 TEST(StepPlan, ThePenaltyEndsAfterAnEpoch) {
   Recipe recipe;
   recipe.jacobian.gamma = {.shape = ConstantSchedule{.value = 1}};
