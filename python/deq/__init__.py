@@ -35,6 +35,7 @@ from deq._core import (  # noqa: E402
     SpectralRadius,
     SpectralRadiusOptions,
     StaircaseSchedule,
+    StreamCost,
     Tangent,
     TracePoint,
     Truncated,
@@ -48,11 +49,14 @@ from deq.jacobian import (  # noqa: E402
     frobenius_squared,
     jacobian_penalty,
     linsley_penalty,
+    spectral_penalty,
     spectral_radius,
+    squared_gain,
     tangent,
 )
-from deq.layer import Cell, Equilibrium, fixed_point  # noqa: E402
+from deq.layer import Cell, Equilibrium, fixed_point, path_distance  # noqa: E402
 from deq.runs import load, read_metrics, report  # noqa: E402
+from deq.stream import Stream  # noqa: E402
 from deq.torchdeq import get_deq  # noqa: E402
 from deq.training import Trainer  # noqa: E402
 
@@ -86,6 +90,8 @@ __all__ = [
     "SpectralRadius",
     "SpectralRadiusOptions",
     "StaircaseSchedule",
+    "Stream",
+    "StreamCost",
     "Tangent",
     "TracePoint",
     "Trainer",
@@ -102,9 +108,12 @@ __all__ = [
     "linsley_penalty",
     "load",
     "models",
+    "path_distance",
     "read_metrics",
     "report",
+    "spectral_penalty",
     "spectral_radius",
+    "squared_gain",
     "tangent",
 ]
 

@@ -604,7 +604,8 @@ class EquilibriumOptions:
     """How an equilibrium is found and differentiated, and what happens when a solve fails.
 
     With gradients a layer's value is f(z*), one step further than the solve, unless one_more_step is False; without
-    gradients it is z*."""
+    gradients it is z*. In training mode a solve from the layer's own start begins start_noise times normal numbers away
+    from it."""
 
     def __init__(
         self,
@@ -615,6 +616,7 @@ class EquilibriumOptions:
         on_failure: OnFailure = "report",
         float32_evals: int = 0,
         replay: Union[bool, Literal["automatic", "off", "checked"]] = "automatic",
+        start_noise: float = 0.0,
     ) -> None: ...
     def replace(
         self,
@@ -625,6 +627,7 @@ class EquilibriumOptions:
         on_failure: OnFailure = ...,
         float32_evals: int = ...,
         replay: Union[bool, Literal["automatic", "off", "checked"]] = ...,
+        start_noise: float = ...,
     ) -> Self:
         """The same with these fields changed."""
 
@@ -643,6 +646,8 @@ class EquilibriumOptions:
     def float32_evals(self) -> int: ...
     @property
     def replay(self) -> Literal["automatic", "off", "checked"]: ...
+    @property
+    def start_noise(self) -> float: ...
     def __eq__(self, other: object) -> bool: ...
     def __hash__(self) -> int: ...
 
@@ -764,6 +769,17 @@ def frobenius_squared(
 def jacobian_penalty(
     at: Linearization, options: Hutchinson, key: Optional[ProbeKey], generator: Optional[torch.Generator]
 ) -> Tensor: ...
+def squared_gain(
+    at: Linearization,
+    steps: int,
+    start: Hutchinson,
+    key: Optional[ProbeKey],
+    generator: Optional[torch.Generator],
+    differentiable: bool,
+) -> Tensor: ...
+def spectral_penalty(
+    at: Linearization, steps: int, start: Hutchinson, key: Optional[ProbeKey], generator: Optional[torch.Generator]
+) -> Tensor: ...
 def linsley_penalty(at: Linearization, lambda_: float) -> Tensor: ...
 def spectral_radius(
     at: Linearization, options: SpectralRadiusOptions, generator: Optional[torch.Generator]
@@ -860,6 +876,34 @@ class Layer:
     @property
     def options(self) -> EquilibriumOptions: ...
 
+class StreamCost:
+    """What a stream has cost so far: inputs, those of them that began at the equilibrium before, and evaluations of f
+    without those of comparisons. Then the inputs that were solved in both ways, what each way took, and `saved`: the
+    share of a cold solve's evaluations that a warm one spares, NaN before a comparison."""
+
+    @property
+    def inputs(self) -> int: ...
+    @property
+    def warm(self) -> int: ...
+    @property
+    def evaluations(self) -> int: ...
+    @property
+    def compared(self) -> int: ...
+    @property
+    def compared_warm(self) -> int: ...
+    @property
+    def compared_cold(self) -> int: ...
+    @property
+    def saved(self) -> float: ...
+
+class LayerStream:
+    def __init__(self, layer: Layer, compare_every: int) -> None: ...
+    def next(self, inputs: Sequence[Tensor], training: bool) -> Equilibrated: ...
+    def reset(self) -> None: ...
+    @property
+    def cost(self) -> StreamCost: ...
+
+def path_distance(eq: Equilibrated, solver: Solver, generator: Optional[torch.Generator]) -> Tensor: ...
 def group_norm_serves(x: Tensor, weight: Optional[Tensor], groups: int, eps: float, dtype: torch.dtype) -> bool: ...
 def group_norm(
     x: Tensor, weight: Optional[Tensor], bias: Optional[Tensor], groups: int, eps: float, dtype: torch.dtype

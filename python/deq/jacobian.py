@@ -86,6 +86,43 @@ def frobenius_squared(
 
 
 @outside_of_compilers
+def spectral_penalty(
+    at: Point,
+    *,
+    steps: int = 1,
+    probes: int = 1,
+    distribution: Distribution = "gaussian",
+    key: Optional[ProbeKey] = None,
+    generator: Optional[torch.Generator] = None,
+) -> Tensor:
+    """A penalty on the spectral radius rather than on the whole norm, differentiable: the batch mean of `squared_gain`.
+    There is no division by D, so its weight is another than `jacobian_penalty`'s."""
+    _require_eager(at)
+    start = Hutchinson(probes=probes, distribution=distribution)
+    return _differentiable(_core.spectral_penalty(_linearization(at), steps, start, key, generator))
+
+
+@outside_of_compilers
+def squared_gain(
+    at: Point,
+    *,
+    steps: int = 1,
+    probes: int = 1,
+    distribution: Distribution = "gaussian",
+    key: Optional[ProbeKey] = None,
+    generator: Optional[torch.Generator] = None,
+    differentiable: bool = False,
+) -> Tensor:
+    """‖vᵀJ‖²/‖v‖² of every sample, [B], where `steps` power steps v ← vᵀJ/‖vᵀJ‖ have turned random probes v. Without
+    steps its mean is ‖J‖²_F/D; with more it goes to ρ(J)² where one real eigenvalue dominates or J is normal. It never
+    exceeds ‖J‖₂². v is a constant of the graph."""
+    if differentiable:
+        _require_eager(at)
+    start = Hutchinson(probes=probes, distribution=distribution)
+    return _differentiable(_core.squared_gain(_linearization(at), steps, start, key, generator, differentiable))
+
+
+@outside_of_compilers
 def linsley_penalty(at: Point, lambda_: float) -> Tensor:
     """The penalty of Linsley et al. (2020), ‖(1ᵀJ − λ)⁺‖₂ averaged over the batch. For comparison only."""
     _require_eager(at)

@@ -39,6 +39,7 @@ class LayerOptions(TypedDict, total=False):
     one_more_step: bool
     on_failure: OnFailure
     float32_evals: int
+    start_noise: float
 
 
 class Cell(torch.nn.Module):
@@ -74,7 +75,8 @@ class Equilibrium(torch.nn.Module):
     like the first input, or what `initial_state(*inputs)` or `z0` say: a tensor or a tuple of tensors. A module
     brings its parameters along; those that a function uses are named in `parameters`.
 
-    Options are those of `EquilibriumOptions`: forward, gradient, one_more_step, on_failure, float32_evals, replay.
+    Options are those of `EquilibriumOptions`: forward, gradient, one_more_step, on_failure, float32_evals, replay,
+    start_noise.
     `replay=True` promises for any f what a `Cell` promises by its `replay_key`.
 
     A layer keeps nothing of a pass: it may be called many times in one graph, and from several threads.
@@ -133,15 +135,20 @@ class Equilibrium(torch.nn.Module):
     ) -> Equilibrated:
         """Solves for these inputs, from `z0` if it is given. A `plan` or a `solver` takes the place of the layer's
         own for this pass. `callback` is called after each iterate; False stops the solve."""
-        _require_tensors(inputs, "input")
         start = () if z0 is None else _as_tuple(z0)
+        run = functools.partial(self._layer.forward, inputs, start, plan, solver, callback, self.training)
+        return self._passed(inputs, start, run)
+
+    def _passed(self, inputs: tuple[Tensor, ...], start: tuple[Tensor, ...], run: Callable[[], Equilibrated]) -> Equilibrated:
+        """What `run` gives for these inputs, with all that Python sees to around a pass."""
+        _require_tensors(inputs, "input")
         _require_tensors(start, "part of z0")
         _require_one_device(start, (*inputs, *self.parameters()) if start else ())
         self._show_leaves()
         if self._is_compiled is None:
             self._is_compiled = is_compiled(self.f)
         eq = _solved(
-            functools.partial(self._layer.forward, inputs, start, plan, solver, callback, self.training),
+            run,
             (*inputs, *start),
             self.f,
             compiled=self._is_compiled,
@@ -149,7 +156,7 @@ class Equilibrium(torch.nn.Module):
         )
         self._notice.look_at(eq)
         if not self._parameters_are_known and torch.is_grad_enabled():
-            self._require_known_parameters(eq, inputs + tuple(start))
+            self._require_known_parameters(eq, inputs + start)
             self._parameters_are_known = True
         return eq
 
@@ -209,6 +216,15 @@ def fixed_point(
     layer = _core.Layer(f, None, None, None, EquilibriumOptions(**options))
     run = functools.partial(layer.forward, inputs, start, None, None, callback, True)
     return _solved(run, (*inputs, *start), f, compiled=is_compiled(f), looks_inside=True)
+
+
+@outside_of_compilers
+def path_distance(eq: Equilibrated, solver: SolverOptions, *, generator: Optional[torch.Generator] = None) -> Tensor:
+    """How much it matters where a solve begins: ‖z′ − z*‖ / ‖z*‖ of every sample, [B], where z* is the equilibrium and z′
+    what the solver finds for the same f from random numbers of z*'s size. For a pass in eval mode, without gradients."""
+    if not isinstance(eq, Equilibrated):
+        raise TypeError(f"eq is a {type(eq).__name__}, must be what a layer returned")
+    return _core.path_distance(eq, Solver(solver), generator)
 
 
 def _solved(

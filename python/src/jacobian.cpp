@@ -61,6 +61,29 @@ void bind_jacobian(py::module_& module) {
       },
       py::arg("at"), py::arg("options"), py::arg("key"), py::arg("generator"));
   module.def(
+      "squared_gain",
+      [](const Linearization& at, int64_t steps, const Hutchinson& start,
+         std::optional<ProbeKey> key, std::optional<at::Generator> generator, bool differentiable) {
+        const PowerProbes options{.steps = steps, .start = start};
+        return computed([&] {
+          return key ? squared_gain(at, options, *key, differentiable)
+                     : squared_gain(at, options, generator, differentiable);
+        });
+      },
+      py::arg("at"), py::arg("steps"), py::arg("start"), py::arg("key"), py::arg("generator"),
+      py::arg("differentiable"));
+  module.def(
+      "spectral_penalty",
+      [](const Linearization& at, int64_t steps, const Hutchinson& start,
+         std::optional<ProbeKey> key, std::optional<at::Generator> generator) {
+        const PowerProbes options{.steps = steps, .start = start};
+        return computed([&] {
+          return key ? spectral_penalty(at, options, *key)
+                     : spectral_penalty(at, options, generator);
+        });
+      },
+      py::arg("at"), py::arg("steps"), py::arg("start"), py::arg("key"), py::arg("generator"));
+  module.def(
       "linsley_penalty",
       [](const Linearization& at, double lambda) {
         return computed([&] { return linsley_penalty(at, lambda); });

@@ -80,6 +80,7 @@ class Layer {
   }
 
   PythonCell& cell() { return *cell_; }
+  const Equilibrium& equilibrium() const { return layer_; }
   const EquilibriumOptions& options() const { return plan_.options(); }
 
   /// Whether no graph uses the cell any more.
@@ -90,6 +91,35 @@ class Layer {
   PythonPlan plan_;
   Equilibrium layer_;
   long own_uses_;
+};
+
+/// Warm starts of a layer around an f in Python.
+class LayerStream {
+ public:
+  LayerStream(const Layer& layer, int64_t compare_every)
+      : layer_(layer.equilibrium()),
+        plan_(layer.options()),
+        stream_(layer_, {.compare_every = compare_every}) {}
+
+  Equilibrated next(const Inputs& inputs, bool training) {
+    if (layer_->is_training() != training) layer_->train(training);
+    auto eq = stream_.next(inputs);
+    try {
+      plan_.raise_failures(eq);
+    } catch (...) {
+      stream_.reset();
+      throw;
+    }
+    return eq;
+  }
+
+  void reset() { stream_.reset(); }
+  const StreamCost& cost() const { return stream_.cost(); }
+
+ private:
+  Equilibrium layer_;
+  PythonPlan plan_;
+  Stream stream_;
 };
 
 /// A layer holds f, and f may hold the layer: a method of the model that owns the layer does.
@@ -206,6 +236,37 @@ void bind_layer(py::module_& module) {
              layer.cell().set_leaves(parameters, buffers);
            })
       .def_property_readonly("options", &Layer::options);
+
+  py::class_<StreamCost>(module, "StreamCost", "What a stream has cost so far.")
+      .def_readonly("inputs", &StreamCost::inputs)
+      .def_readonly("warm", &StreamCost::warm)
+      .def_readonly("evaluations", &StreamCost::evaluations)
+      .def_readonly("compared", &StreamCost::compared)
+      .def_readonly("compared_warm", &StreamCost::compared_warm)
+      .def_readonly("compared_cold", &StreamCost::compared_cold)
+      .def_property_readonly("saved", &StreamCost::saved)
+      .def("__repr__", [](const StreamCost& cost) {
+        return "<StreamCost: " + std::to_string(cost.evaluations) + " evaluations for " +
+               std::to_string(cost.inputs) + " inputs, " + std::to_string(cost.warm) + " warm>";
+      });
+
+  py::class_<LayerStream>(module, "LayerStream")
+      .def(py::init<const Layer&, int64_t>(), py::arg("layer"), py::arg("compare_every"))
+      .def(
+          "next",
+          [](LayerStream& stream, const Inputs& inputs, bool training) {
+            return computed([&] { return stream.next(inputs, training); });
+          },
+          py::arg("inputs"), py::arg("training"))
+      .def("reset", &LayerStream::reset)
+      .def_property_readonly("cost", [](const LayerStream& stream) { return stream.cost(); });
+
+  module.def(
+      "path_distance",
+      [](const Equilibrated& eq, const Solver& solver, std::optional<at::Generator> generator) {
+        return computed([&] { return path_distance(eq, solver, generator); });
+      },
+      py::arg("eq"), py::arg("solver"), py::arg("generator"));
 
   module.def(
       "why_not_replayed",

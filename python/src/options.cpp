@@ -275,6 +275,8 @@ void bind_options(py::module_& module) {
           "float32_evals", [](auto& o) -> auto& { return o.float32_evals; })
       .field(
           "replay", [](auto& o) -> auto& { return o.replay; })
+      .field(
+          "start_noise", [](auto& o) -> auto& { return o.start_noise; })
       .done();
 }
 

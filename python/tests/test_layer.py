@@ -202,6 +202,61 @@ def test_the_penalty_is_the_mean_square_of_the_jacobian(cell, x):
     assert cell.w.weight.grad.abs().sum() > 0
 
 
+def test_the_spectral_penalty_is_the_gain_of_turned_probes(cell, x):
+    eq = deq.Equilibrium(cell, forward=deq.Anderson(rtol=1e-12))(x)
+    dense = deq.dense_jacobian(eq).detach()
+    key = deq.ProbeKey(3)
+
+    def square_of_power(k):
+        """‖εJᵏ‖² of the probe that the key draws: a matrix as J, by a layer around a linear map."""
+        power = torch.linalg.matrix_power(dense, k)
+        linear = deq.fixed_point(lambda z: torch.einsum("bi,bji->bj", z, power), torch.zeros_like(x))
+        return deq.frobenius_squared(linear, key=key)
+
+    for steps in (0, 1, 4):
+        gain = deq.squared_gain(eq, steps=steps, key=key)
+        torch.testing.assert_close(gain, square_of_power(steps + 1) / square_of_power(steps))
+    settled = deq.squared_gain(eq, steps=300, key=key)
+    assert (settled <= torch.linalg.matrix_norm(dense, 2) ** 2 * (1 + 1e-9)).all()
+    penalty = deq.spectral_penalty(eq, steps=4, key=key)
+    torch.testing.assert_close(penalty.detach(), deq.squared_gain(eq, steps=4, key=key).mean())
+    penalty.backward()
+    assert cell.w.weight.grad.abs().sum() > 0
+    with pytest.raises(deq.Error, match="power probes: steps = -1, must be ≥ 0"):
+        deq.spectral_penalty(eq, steps=-1)
+
+
+def test_start_noise_moves_the_start_in_training_only(cell, x):
+    layer = deq.Equilibrium(cell, start_noise=0.3)
+    starts = []
+
+    def begin(progress):
+        starts.append(progress.z.clone())
+        return False
+
+    torch.manual_seed(5)
+    layer(x, callback=begin)
+    torch.manual_seed(5)
+    torch.testing.assert_close(starts[-1], 0.3 * torch.randn_like(x))
+    layer.eval()(x, callback=begin)
+    assert starts[-1].abs().max() == 0
+
+
+def test_the_path_distance_sees_whether_a_start_matters(cell, x):
+    solver = deq.Anderson(rtol=1e-12, max_evals=100)
+    with torch.no_grad():
+        eq = deq.Equilibrium(cell, forward=solver).eval()(x)
+        assert deq.path_distance(eq, solver).max() < 1e-9
+        # tanh(3z) has an equilibrium on each side of zero, and one number per sample finds one of them.
+        both = deq.Equilibrium(lambda z, x: torch.tanh(3 * z), initial_state=torch.ones_like).eval()(torch.ones(200, 1))
+    generator = torch.Generator().manual_seed(1)
+    distance = deq.path_distance(both, deq.Picard(rtol=1e-6, max_evals=100), generator=generator)
+    assert ((distance < 1e-3) | ((distance - 2).abs() < 1e-3)).all()
+    assert 50 < (distance > 1).sum() < 150
+    with pytest.raises(TypeError, match="eq is a Tensor, must be what a layer returned"):
+        deq.path_distance(x, solver)
+
+
 def test_linsleys_penalty_is_that_of_column_sums(cell, x):
     eq = deq.Equilibrium(cell, forward=deq.Anderson(rtol=1e-12))(x)
     sums = deq.dense_jacobian(eq).detach().sum(1)

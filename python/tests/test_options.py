@@ -82,6 +82,7 @@ def test_a_wrong_type_is_refused_with_what_is_allowed(make, message):
         lambda: deq.Hutchinson(probes=0),
         lambda: deq.LinearSchedule(begin=2, end=1),
         lambda: deq.EquilibriumOptions(float32_evals=-1),
+        lambda: deq.EquilibriumOptions(start_noise=-0.1),
     ],
 )
 def test_a_value_out_of_range_is_refused(make):

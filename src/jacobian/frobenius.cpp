@@ -1,35 +1,9 @@
 #include "deq/jacobian/frobenius.h"
 
-#include <ATen/CPUGeneratorImpl.h>
-
-#include <limits>
-
 #include "core/require.h"
-#include "core/rng.h"
-#include "kernels/probes/probes.h"
+#include "jacobian/probes.h"
 
 namespace deq {
-namespace {
-
-torch::Tensor draw_probe(const torch::Tensor& like, ProbeDistribution distribution, uint64_t key,
-                         int64_t first_sample) {
-  const torch::NoGradGuard no_grad;
-  auto probe = torch::empty(like.sizes(), like.options());
-  const bool normal = distribution == ProbeDistribution::Gaussian;
-  kernels::draw_probe(probe, normal ? kernels::Probe::Normal : kernels::Probe::Signs, key,
-                      first_sample);
-  return probe;
-}
-
-ProbeKey draw_key(const std::optional<at::Generator>& generator) {
-  // By default the host's generator: asking a GPU's would wait for the GPU.
-  const auto& source = generator ? *generator : at::detail::getDefaultCPUGenerator();
-  auto key = torch::empty({}, torch::TensorOptions(torch::kInt64).device(source.device()));
-  key.random_(std::numeric_limits<int64_t>::min(), /*to=*/std::nullopt, source);  // all 64 bits
-  return {.key = static_cast<uint64_t>(key.item<int64_t>())};
-}
-
-}  // namespace
 
 void validate(const Hutchinson& options) {
   require(options.probes >= 1, "hutchinson: probes = {}, must be ≥ 1", options.probes);
@@ -40,8 +14,7 @@ torch::Tensor frobenius_squared(const Linearization& at, const Hutchinson& optio
   validate(options);
   torch::Tensor sum;
   for (int64_t m = 0; m < options.probes; ++m) {
-    const auto own_key = random_key(key.key, static_cast<uint64_t>(m));
-    const auto probe = draw_probe(at.z(), options.distribution, own_key, key.first_sample);
+    const auto probe = draw_probe(at.z(), options.distribution, key, m);
     const auto square = at.vjp(probe, differentiable).square().sum(1);
     sum = sum.defined() ? sum + square : square;
   }

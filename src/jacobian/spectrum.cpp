@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "core/require.h"
+#include "jacobian/probes.h"
 #include "kernels/history/history.h"
 #include "solvers/arnoldi.h"
 
@@ -15,12 +16,6 @@
 
 namespace deq {
 namespace {
-
-/// Rows scaled to length 1 (zero rows stay).
-torch::Tensor unit_rows(const torch::Tensor& v) {
-  const auto norms = torch::linalg_vector_norm(v, 2, at::IntArrayRef{1}, /*keepdim=*/true);
-  return torch::where(norms > 0, v / norms, v);
-}
 
 struct Ritz {
   std::vector<double> radius, error;

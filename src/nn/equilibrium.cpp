@@ -1,5 +1,6 @@
 #include "deq/nn/equilibrium.h"
 
+#include <cmath>
 #include <mutex>
 
 #include "core/autocast.h"
@@ -65,6 +66,17 @@ const Linearization& Equilibrated::linearization() const {
   return tape_->linearize();
 }
 
+Solution Equilibrated::solved_from(const State& start, const Solver& solver) const {
+  require(tape_ != nullptr, "this equilibrium holds no solve");
+  require_defined(start, "start");
+  const PassScope pass;
+  const auto f = [this] {
+    const torch::AutoGradMode for_a_linearization(true);  // which would use the same
+    return without_gradients(tape_->f());
+  }();
+  return solver.solve(Problem{.f = f}, tape_->layout.pack(start));
+}
+
 namespace {
 
 void require_success(const Report& report, const char* solve) {
@@ -118,6 +130,13 @@ Problem problem_of(RecordedStep& recorded) {
           .overwrites_results = true};
 }
 
+void add_noise(State& state, double sigma) {
+  if (sigma == 0) return;
+  const torch::NoGradGuard no_grad;
+  const PassScope pass;  // nobody records while this draws
+  for (auto& part : state) part = torch::add(part, torch::randn_like(part), sigma);
+}
+
 std::optional<Solver> float32_solver(const EquilibriumOptions& options) {
   const auto evals = options.float32_evals;
   require(evals >= 0, "float32_evals is {}, must be ≥ 0", evals);
@@ -125,13 +144,20 @@ std::optional<Solver> float32_solver(const EquilibriumOptions& options) {
   return Solver(with_max_evals(options.forward, evals));
 }
 
+EquilibriumOptions validated(const EquilibriumOptions& options) {
+  validate(options.gradient);
+  const auto noise = options.start_noise;
+  require(std::isfinite(noise) && noise >= 0, "start_noise is {}, must be ≥ 0", noise);
+  return options;
+}
+
 }  // namespace
 
 EquilibriumPlan::EquilibriumPlan(const EquilibriumOptions& options)
-    : options_(options),
+    : options_(validated(options)),
       solver_(options_.forward),
       float32_solver_(float32_solver(options_)),
-      rule_((validate(options_.gradient), make_rule(options_.gradient, options_.on_failure))) {}
+      rule_(make_rule(options_.gradient, options_.on_failure)) {}
 
 struct EquilibriumImpl::StepRecordings : Recordings<RecordedStep> {
   RecordingSignature signature_of(const StepShape& shape, const ReplayKey& key) {
@@ -154,12 +180,14 @@ EquilibriumImpl::EquilibriumImpl(std::shared_ptr<Cell> cell, const EquilibriumOp
 Equilibrated EquilibriumImpl::forward(const Inputs& inputs, const Pass& pass) {
   const auto& plan = pass.plan != nullptr ? *pass.plan : plan_;
   require_defined(inputs, "input");
-  const auto start = pass.start.empty() ? cell_->initial_state(inputs) : pass.start;
+  const auto* unrolled = std::get_if<Unrolled>(&plan.options_.gradient);
+  const bool unrolls = unrolled != nullptr && pass.solver == nullptr;
+  auto start = pass.start.empty() ? cell_->initial_state(inputs) : pass.start;
   require_defined(start, "start");
   require_solvable(start);
+  const bool solves_from_own = pass.start.empty() && !unrolls;
+  if (solves_from_own && cell_->is_training()) add_noise(start, plan.options_.start_noise);
   try {
-    const auto* unrolled = std::get_if<Unrolled>(&plan.options_.gradient);
-    const bool unrolls = unrolled != nullptr && pass.solver == nullptr;
     if (unrolls) return unroll(plan, inputs, start, *unrolled);
     const auto& solver = pass.solver != nullptr ? *pass.solver : plan.solver_;
     return solve(plan, inputs, start, solver, pass.callback);

@@ -107,7 +107,7 @@ class Eval(ProgramTest):
         self.assertEqual(table[0]["rho"], "-")
         self.assertGreater(float(table[1]["rho"]), 0)
         first, second = map(json.loads, self.deq("eval", "run", "--budgets", "1,2", "--json").stdout.splitlines())
-        for name in ("rho", "jacobian_norm"):
+        for name in ("rho", "jacobian_norm", "path_distance"):
             self.assertNotIn(name, first)
             self.assertIn(name, second)
 

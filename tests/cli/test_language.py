@@ -90,7 +90,7 @@ class Learning(LanguageTest):
         result = self.train_rule("run", *settings(train__epochs=8))
         self.assertLess(result["perplexity"], LEARNT, f"seed {SEED}")
         self.assertAlmostEqual(result["perplexity"], math.exp(result["loss"]))
-        for name in ("residual", "residual_p90", "nfe_forward", "rho", "jacobian_norm"):
+        for name in ("residual", "residual_p90", "nfe_forward", "rho", "jacobian_norm", "path_distance"):
             self.assertIn(name, result)
         evaluated = json.loads(self.deq("eval", "run", "--json").stdout)
         self.assertEqual(evaluated["perplexity"], result["perplexity"])

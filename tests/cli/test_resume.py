@@ -15,7 +15,7 @@ from program import CONFIG, HANGS, SEED, ProgramTest, exit_status, read_checkpoi
 
 STEPS = 60
 # Everything that has a state or draws numbers: an adaptive gamma, the penalty's coin and probes,
-# budgets that vary. A checkpoint every two steps, so that kills often meet one being written.
+# budgets that vary, random starts. A checkpoint every two steps, so that kills often meet one being written.
 COMMON = settings(
     train__steps=STEPS, train__batch_size=16, train__log_every=3, train__random_evals=2,
     train__eval_every_steps=13, train__checkpoints__every_steps=2, data__train_samples=256,
@@ -26,8 +26,8 @@ RECIPES = {
     "pretrained": settings(train__pretrain__steps=20, train__pretrain__gamma=0.5,
                            train__clip_norm=1.0),
     "sgd": settings(train__optimiser__name="sgd", train__lr=1e-5, train__accumulation=2,
-                    train__loader__workers=2, jacobian__control__hold="rho",
-                    jacobian__control__target=0.3),
+                    train__loader__workers=2, train__start_noise=0.5, jacobian__power_steps=1,
+                    jacobian__control__hold="rho", jacobian__control__target=0.3),
 }
 
 

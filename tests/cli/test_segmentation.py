@@ -89,7 +89,8 @@ class Learning(SegmentationTest):
         # Who takes everything for ground gets less than 30.
         self.assertGreater(result["mean_iou"], 45, f"seed {SEED}")
         self.assertGreater(result["pixel_accuracy"], 75, f"seed {SEED}")
-        for name in ("loss", "residual", "residual_p90", "nfe_forward", "rho", "jacobian_norm"):
+        for name in ("loss", "residual", "residual_p90", "nfe_forward", "rho", "jacobian_norm",
+                     "path_distance"):
             self.assertIn(name, result)
         evaluated = json.loads(self.deq("eval", "run", "--json").stdout)
         self.assertEqual(evaluated["mean_iou"], result["mean_iou"])

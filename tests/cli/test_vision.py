@@ -70,7 +70,8 @@ class Learning(VisionTest):
     def test_a_multiscale_deq_learns_the_colours_and_is_evaluated_at_any_budget(self):
         result = self.train_squares("run", "--set", "train.epochs=12")
         self.assertGreater(result["accuracy"], 80, f"seed {SEED}")
-        for name in ("top5", "loss", "residual", "residual_p90", "nfe_forward", "rho", "jacobian_norm"):
+        for name in ("top5", "loss", "residual", "residual_p90", "nfe_forward", "rho", "jacobian_norm",
+                     "path_distance"):
             self.assertIn(name, result)
         evaluated = json.loads(self.deq("eval", "run", "--json").stdout)
         self.assertEqual(evaluated["accuracy"], result["accuracy"])

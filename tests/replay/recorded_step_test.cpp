@@ -4,6 +4,7 @@
 #include <torch/autograd.h>
 
 #include "deq/jacobian/frobenius.h"
+#include "deq/jacobian/gain.h"
 #include "deq/nn/equilibrium.h"
 #include "replay/device_graph.h"
 #include "replay/recorded_step.h"
@@ -44,14 +45,20 @@ class RecordedStepTest : public test::Seeded {
     return Equilibrium(problem_.cell, EquilibriumOptions{.forward = tight(), .gradient = gradient});
   }
 
-  /// z*, and the gradients of a loss with a penalty of so many probes.
-  Outcome pass(Equilibrium& layer, const torch::Tensor& x, int64_t probes) const {
+  /// z*, and the gradients of a loss with a penalty of so many probes, after power steps where
+  /// there are some.
+  Outcome pass(Equilibrium& layer, const torch::Tensor& x, int64_t probes,
+               int64_t power_steps = 0) const {
     const auto leaf = x.detach().clone().requires_grad_();
     const auto eq = layer->forward(leaf);
     auto loss = (weights_.narrow(0, 0, x.size(0)) * eq.z()).sum();
-    if (probes > 0) {
-      const Hutchinson how{.probes = probes};
-      loss = loss + 3.0 * jacobian_penalty(eq.linearization(), how, ProbeKey{.key = 5});
+    const ProbeKey key{.key = 5};
+    const Hutchinson how{.probes = probes};
+    if (power_steps > 0) {
+      const PowerProbes turned{.steps = power_steps, .start = how};
+      loss = loss + 3.0 * spectral_penalty(eq.linearization(), turned, key);
+    } else if (probes > 0) {
+      loss = loss + 3.0 * jacobian_penalty(eq.linearization(), how, key);
     }
     return {eq.z().detach(),
             torch::autograd::grad({loss}, {problem_.cell->w, problem_.cell->u, leaf})};
@@ -91,6 +98,23 @@ TEST_F(RecordedStepTest, GivesTheSameStateAndGradients) {
       }
     }
   }
+}
+
+TEST_F(RecordedStepTest, PowerStepsBeforeADifferentiableProductAreReplayed) {
+  for (const int64_t probes : {1, 2}) {
+    SCOPED_TRACE(fmt::format("probes = {}", probes));
+    auto replaying = layer();
+    for (int64_t k = 0; k < 4; ++k) {
+      const auto x = problem_.x + 0.1 * static_cast<double>(k);
+      auto fresh = layer();
+      expect_same(pass(replaying, x, probes, 3), pass(fresh, x, probes, 3));
+    }
+  }
+  auto replaying = layer();
+  for (int64_t k = 0; k < 3; ++k) pass(replaying, problem_.x, 1, 3);
+  const auto steps = problem_.cell->steps.load();
+  pass(replaying, problem_.x, 1, 3);
+  EXPECT_EQ(problem_.cell->steps, steps) << "the cell is not asked any more";
 }
 
 TEST_F(RecordedStepTest, RecordsAShapeAtItsSecondPassAndOnce) {

@@ -193,6 +193,14 @@ TEST(EvaluationBudget, IsASolversEvaluationsOrAnUnrolledLayersSteps) {
   }
 }
 
+TEST(StepPlan, StartsAreRandomOnceThereAreSolves) {
+  Recipe recipe;
+  recipe.train.pretrain.steps = 3;
+  recipe.train.start_noise = 0.5;
+  EXPECT_EQ(plan(recipe, 2).how.start_noise, 0);
+  EXPECT_EQ(plan(recipe, 3).how.start_noise, 0.5);
+}
+
 TEST(StepPlan, ThePenaltyEndsAfterAnEpoch) {
   Recipe recipe;
   recipe.jacobian.gamma = {.shape = ConstantSchedule{.value = 1}};

@@ -81,6 +81,7 @@ TEST_F(TrainerTest, WritesWhatTheDocumentationLists) {
   const auto valid = run.of("valid").back();
   EXPECT_GT(number(valid, "residual@1"), number(valid, "residual@3"));
   EXPECT_TRUE(std::isfinite(number(valid, "mse@3")));
+  EXPECT_GE(number(valid, "path_distance"), 0);
   const auto lines = read_json_lines(metrics_file(run.run));
   EXPECT_EQ(lines.size(), run.lines.size());
 }
@@ -100,6 +101,32 @@ TEST_F(TrainerTest, TheSameRunTwiceGivesTheSameBits) {
   EXPECT_TRUE(same_bits(trained(short_config(), "a"), trained(short_config(), "b")));
 }
 
+// The model's state is one number: of signs, the squared gain and the Frobenius estimate are J²,
+// whatever the power steps.
+TEST_F(TrainerTest, PowerStepsPenaliseTheGain) {
+  auto config = short_config();
+  config.precision = Precision::Float64;
+  config.jacobian.gamma = {.shape = ConstantSchedule{.value = 0.5}};
+  config.jacobian.estimator.distribution = ProbeDistribution::Rademacher;
+  const auto of_norm = trained(config, "norm");
+  config.jacobian.power_steps = 2;
+  const auto of_gain = trained(config, "gain");
+  for (const auto& [name, tensor] : of_norm) {
+    EXPECT_TRUE(torch::allclose(tensor, of_gain.at(name), 1e-9, 1e-11)) << name;
+  }
+  config.jacobian.gamma = {.shape = ConstantSchedule{.value = 0}};
+  EXPECT_FALSE(same_bits(trained(config, "none"), of_gain)) << "without a penalty";
+}
+
+TEST_F(TrainerTest, RandomStartsAreThoseOfTheSeed) {
+  auto config = short_config();
+  const auto plain = trained(config, "plain");
+  config.train.start_noise = 0.5;
+  const auto random = trained(config, "random");
+  EXPECT_FALSE(same_bits(random, plain));
+  EXPECT_TRUE(same_bits(random, trained(config, "again")));
+}
+
 // Interrupted after any step, and resumed: the same bits as if nothing had been.
 TEST_F(TrainerTest, GoesOnToTheSameBits) {
   auto config = short_config();
@@ -107,6 +134,7 @@ TEST_F(TrainerTest, GoesOnToTheSameBits) {
   config.train.random_evals = {.low = -2, .high = 2};
   config.train.pretrain = {.steps = 5, .layers = 3, .gamma = 0.1};
   config.train.weight_average = 0.9;
+  config.train.start_noise = 0.5;
   const auto expected = trained(config, "straight");
   for (int64_t stop = 1; stop < 32; stop += 3) {
     const auto name = "stopped-" + std::to_string(stop);

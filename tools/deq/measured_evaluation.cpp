@@ -16,8 +16,9 @@ namespace {
 /// As if they had not been measured; a table keeps their columns.
 void forget_stability(Metrics& metrics) {
   for (auto& [name, value] : metrics) {
-    const bool of_j = name == "rho" || name == "jacobian_norm" || name.starts_with("training_");
-    if (of_j) value = std::numeric_limits<double>::quiet_NaN();
+    const bool of_state = name == "rho" || name == "jacobian_norm" || name == "path_distance" ||
+                          name.starts_with("training_");
+    if (of_state) value = std::numeric_limits<double>::quiet_NaN();
   }
 }
 

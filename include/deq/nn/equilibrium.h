@@ -43,6 +43,10 @@ struct EquilibriumOptions {
   /// evaluations at most, or until it has converged: rounded products hide small residuals.
   int64_t float32_evals = 0;
   Replay replay = Replay::Automatic;
+  /// σ ≥ 0. In training mode a solve from the cell's own start begins at z₀ + σε, ε normal numbers
+  /// of torch's own generator: a model that learns so gives the same answer from wherever it
+  /// begins. Unrolled steps begin at z₀.
+  double start_noise = 0;
 };
 
 class RecordedStep;
@@ -84,6 +88,10 @@ class Equilibrated {
   /// that the gradient needs anyway; where the gradient rule has none, it costs one evaluation. Sum
   /// a penalty made from it with the loss and call backward() once.
   const Linearization& linearization() const;
+
+  /// What `solver` finds for the same f from another start, without gradients. In training mode
+  /// prepare() may draw anew for it.
+  Solution solved_from(const State& start, const Solver& solver) const;
 
  private:
   friend class EquilibriumImpl;

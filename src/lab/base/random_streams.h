@@ -27,6 +27,7 @@ enum class RandomStream : uint64_t {
   StabilityProbes = 901,
   StabilitySamples = 902,
   StabilityNoise = 903,
+  StabilityStarts = 904,
   // One key for every training step:
   SampleOrder = 1000,
   PenaltyCoin = 1001,

@@ -34,12 +34,15 @@ void describe(Visitor& v, GammaControl& control) {
 
 template <class Visitor>
 void describe(Visitor& v, JacobianConfig& config) {
-  v.schedule("gamma", config.gamma, at_least(0), "The weight of the penalty ‖J‖²_F/D; 0 is none.");
+  v.schedule("gamma", config.gamma, at_least(0), "The weight of the penalty; 0 is none.");
   v.schedule("probability", config.probability, between(0, 1),
              "How likely a training step is to apply the penalty.");
   v.number("probes", config.estimator.probes, at_least(1), "Random vectors an estimate.");
   v.choice("distribution", config.estimator.distribution, kProbeDistributions,
            "What the random vectors are drawn from.");
+  v.number("power_steps", config.power_steps, between(0, 1'000),
+           "Products with J that turn each random vector before it is used: 0 penalises ‖J‖²_F/D, "
+           "more penalise the spectral radius, with another gamma.");
   v.optional_number("stop_epoch", config.stop_epoch, between(1, 1e9),
                     "From the end of this epoch on there is no penalty.");
   v.table("control", config.control, "An adaptive gamma.");

@@ -156,6 +156,9 @@ void describe(Visitor& v, TrainConfig& config) {
       "weight_average", config.weight_average, from_to_below(0, 1),
       "The decay of a running mean of the weights, with which the model is validated and saved; "
       "0 keeps none.");
+  v.number("start_noise", config.start_noise, between(0, 1e9),
+           "How strong the normal noise is that is added, in training, to where a solve begins; "
+           "0 begins at the model's own start.");
   v.span(
       "random_evals", config.random_evals, between(-1e9, 1e9),
       "By how many evaluations, drawn from here, the forward budget of a training step differs.");

@@ -176,7 +176,7 @@ Metrics LanguageTask::stability(const EquilibriumPlan& how) {
   const auto streams =
       std::clamp<int64_t>(words / (2 * data.eval_segment + 1), 1, kStabilitySamples);
   const auto source = parts_->evaluation({.batch_size = streams});
-  return stability_metrics(model(), parts_->config.seed, 1, [&](int64_t) {
+  return stability_metrics(model(), parts_->config.seed, 1, how.options().forward, [&](int64_t) {
     auto cost = parts_->cost(parts_->on_device(source.batch(0, 0)), {}, how);
     if (!cost.equilibria.empty() && source.batches() > 1) {
       cost = parts_->cost(parts_->on_device(source.batch(0, 1)), cost.memory, how);

@@ -201,7 +201,7 @@ Metrics ReasoningTask::stability(const EquilibriumPlan& how) {
   const auto some =
       rows_of(parts_->validation, 0, std::min(parts_->validation.size(), kStabilitySamples));
   const auto solved = solved_with(how);
-  return stability_metrics(model(), parts_->config.seed, 1, [&](int64_t) {
+  return stability_metrics(model(), parts_->config.seed, 1, solved.options().forward, [&](int64_t) {
     std::vector<Equilibrated> equilibria;
     equilibria.push_back(parts_->solve(some.tensors[0], solved, 0).equilibrium);
     return equilibria;

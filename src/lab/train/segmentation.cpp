@@ -161,10 +161,11 @@ Metrics SegmentationTask::stability(const EquilibriumPlan& how) {
   const auto& source = parts_->drawn_batches;
   const auto in_a_batch = parts_->validation->size() / source.batches();
   const auto parts = std::min(source.batches(), (kStabilitySamples + in_a_batch - 1) / in_a_batch);
-  return stability_metrics(model(), parts_->config.seed, parts, [&](int64_t part) {
-    return std::vector{
-        parts_->network->forward(parts_->of(source, part).tensors[0], how).equilibrium};
-  });
+  return stability_metrics(
+      model(), parts_->config.seed, parts, how.options().forward, [&](int64_t part) {
+        return std::vector{
+            parts_->network->forward(parts_->of(source, part).tensors[0], how).equilibrium};
+      });
 }
 
 int64_t SegmentationTask::validation_samples() const {

@@ -2,6 +2,7 @@
 
 #include "deq/jacobian/frobenius.h"
 #include "deq/jacobian/spectrum.h"
+#include "deq/nn/path_distance.h"
 #include "lab/base/model_noise.h"
 #include "lab/base/random_streams.h"
 
@@ -62,14 +63,19 @@ class TrainingMode {
 }  // namespace
 
 Metrics stability_metrics(torch::nn::Module& model, int64_t seed, int64_t parts,
-                          const StabilityPass& pass) {
+                          const SolverOptions& solver, const StabilityPass& pass) {
   const torch::NoGradGuard no_grad;
   StabilityTally evaluated, trained;
   Metrics metrics;
+  const Solver from_elsewhere(solver);
+  const auto starts = random_stream(seed, RandomStream::StabilityStarts);
+  double path_distances = 0;
   for (int64_t part = 0; part < parts; ++part) {
     const auto equilibria = pass(part);
     if (equilibria.empty()) return {};
     evaluated.add(equilibria.front(), seed);
+    path_distances +=
+        path_distance(equilibria.front(), from_elsewhere, starts).sum().item<double>();
     if (part == 0) {
       metrics.emplace_back("residual_trace", residual_trace(equilibria.front().report));
     }
@@ -81,6 +87,7 @@ Metrics stability_metrics(torch::nn::Module& model, int64_t seed, int64_t parts,
   const double samples = evaluated.samples;
   append(metrics, {{"jacobian_norm", evaluated.jacobian_norm / samples},
                    {"rho", evaluated.rho / samples},
+                   {"path_distance", path_distances / samples},
                    {"training_residual", trained.residual / samples},
                    {"training_jacobian_norm", trained.jacobian_norm / samples},
                    {"training_rho", trained.rho / samples}});

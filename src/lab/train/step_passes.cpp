@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "deq/core/precision.h"
-#include "deq/jacobian/frobenius.h"
+#include "deq/jacobian/gain.h"
 #include "lab/base/model_noise.h"
 #include "lab/base/random_streams.h"
 
@@ -18,6 +18,12 @@ Shard shard_of(const Recipe& recipe, const World& world) {
           .ranks = world.size(),
           .parts = recipe.train.accumulation,
           .seed = random_key(recipe.seed, RandomStream::SampleOrder)};
+}
+
+torch::Tensor penalty_at(const Linearization& at, const JacobianConfig& jacobian,
+                         const ProbeKey& key) {
+  if (jacobian.power_steps == 0) return jacobian_penalty(at, jacobian.estimator, key);
+  return spectral_penalty(at, {.steps = jacobian.power_steps, .start = jacobian.estimator}, key);
 }
 
 }  // namespace
@@ -109,8 +115,7 @@ torch::Tensor StepPasses::penalty_of(const TaskPass& pass, int64_t step, int64_t
   for (size_t layer = 0; layer < pass.equilibria.size(); ++layer) {
     const ProbeKey key{.key = random_key(recipe_.seed, RandomStream::PenaltyProbes, step) + layer,
                        .first_sample = shard_.first_position(part)};
-    const auto one =
-        jacobian_penalty(pass.equilibria[layer].linearization(), recipe_.jacobian.estimator, key);
+    const auto one = penalty_at(pass.equilibria[layer].linearization(), recipe_.jacobian, key);
     sum = sum.defined() ? sum + one : one;
   }
   return sum;

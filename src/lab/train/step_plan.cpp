@@ -72,6 +72,7 @@ StepPlan plan_step(const Recipe& recipe, const GammaController& controller, int6
     unrolled->replayed = !plan.penalised;  // the penalty is to have the same dropout masks
   }
   if (pretraining) return plan;
+  plan.how.start_noise = train.start_noise;
   const auto extra = extra_evals(train.switching, since_pretraining);
   const bool varied = train.random_evals_on == VariedSteps::All || plan.penalised;
   const auto drawn = varied ? drawn_from(train.random_evals,

@@ -8,6 +8,7 @@
 #include "deq/jacobian/spectrum.h"
 #include "deq/lab/data/batches/tensor_batches.h"
 #include "deq/models/toy.h"
+#include "deq/nn/path_distance.h"
 #include "lab/base/random_streams.h"
 #include "lab/train/make_experiment.h"
 
@@ -86,9 +87,12 @@ Metrics SyntheticTask::stability(const EquilibriumPlan& how) {
   const auto at = equilibrium.linearization();
   const auto rho =
       spectral_radius(at, {}, random_stream(config_.seed, RandomStream::SyntheticSpectrum));
+  const auto distances = path_distance(equilibrium, Solver(how.options().forward),
+                                       random_stream(config_.seed, RandomStream::StabilityStarts));
   return {{"slope", slope.item<double>()},
           {"jacobian_norm", torch::linalg_matrix_norm(dense_jacobian(at)).mean().item<double>()},
           {"rho", rho.mean()},
+          {"path_distance", distances.mean().item<double>()},
           {"residual_trace", residual_trace(equilibrium.report)}};
 }
 

@@ -109,7 +109,7 @@ Metrics VisionTask::evaluate(const EquilibriumPlan& how, World& world) {
 Metrics VisionTask::stability(const EquilibriumPlan& how) {
   const auto batch =
       parts_->sets.drawn->batch(0, 0).to(parts_->device, storage_type(parts_->config.precision));
-  return stability_metrics(model(), parts_->config.seed, 1, [&](int64_t) {
+  return stability_metrics(model(), parts_->config.seed, 1, how.options().forward, [&](int64_t) {
     return parts_->classifier.scores(batch.tensors[0], how).equilibria;
   });
 }

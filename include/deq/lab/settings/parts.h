@@ -43,12 +43,14 @@ using GradientConfig =
 /// The gradient with its solver, as a layer takes it.
 GradientOptions gradient_options(const GradientConfig& gradient, const SolverOptions& adjoint);
 
-/// [jacobian]: the penalty gamma·‖J‖²_F/D, applied on a training step with the given probability.
-/// Steps are counted from the end of the pretraining.
+/// [jacobian]: the penalty gamma·‖J‖²_F/D, or with power steps gamma times the squared gain,
+/// applied on a training step with the given probability. Steps are counted from the end of the
+/// pretraining.
 struct JacobianConfig {
   Schedule gamma{.shape = ConstantSchedule{.value = 0.0}};
   Schedule probability{.shape = ConstantSchedule{.value = 1.0}};
   Hutchinson estimator{};
+  int64_t power_steps = 0;
   std::optional<int64_t> stop_epoch{};  ///< from this epoch on there is no penalty
   GammaControl control{};               ///< [jacobian.control]
 };

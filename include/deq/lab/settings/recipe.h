@@ -64,6 +64,7 @@ struct TrainConfig {
   double lr = 1e-3;
   std::optional<double> clip_norm{};
   double weight_average = 0;
+  double start_noise = 0;
   EvalSpan random_evals{};
   VariedSteps random_evals_on = VariedSteps::All;
   int64_t eval_every = 1;
