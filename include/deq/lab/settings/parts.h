@@ -22,15 +22,22 @@ struct SolverConfig {
   int64_t float32_evals = 0;
   Replay replay = Replay::Automatic;
   SolverOptions forward = Broyden{};
-  SolverOptions adjoint = Broyden{};  ///< used by the implicit gradient only
+  SolverOptions adjoint = Broyden{};  ///< used by the implicit gradient, and by a refined shine
 };
 
 /// The implicit gradient as a configuration names it: its solver is SolverConfig::adjoint, which
 /// stays in the file when another gradient is tried.
 struct ImplicitGradient {};
 
+/// Likewise SHINE's, whose refinement is by SolverConfig::adjoint.
+struct ShineGradient {
+  double fallback = Shine{}.fallback;
+  bool refined = false;
+};
+
 /// [gradient].
-using GradientConfig = std::variant<ImplicitGradient, Truncated, JacobianFree, Phantom, Unrolled>;
+using GradientConfig = std::variant<ImplicitGradient, Truncated, JacobianFree, ShineGradient,
+                                    Phantom, Unrolled, Reversible>;
 
 /// The gradient with its solver, as a layer takes it.
 GradientOptions gradient_options(const GradientConfig& gradient, const SolverOptions& adjoint);
