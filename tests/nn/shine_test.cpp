@@ -92,17 +92,23 @@ TEST_F(ShineLayer, RefinedItIsTheExactGradient) {
   }
 }
 
-/// On many layers: one alone may be lucky from zero. The forward solves go through all dimensions.
+/// Where a few directions are slow the forward solve has met them, and so little is left to do. (Where
+/// many are, or much accuracy is asked for, a solve from zero is as good.)
 TEST_F(ShineLayer, ARefinementNeedsFewerProductsThanASolveFromZero) {
+  constexpr int64_t kWide = 20;
   const Broyden forward{.tol = {.rtol = 1e-10}, .max_evals = 100};
-  const Broyden adjoint{.tol = {.rtol = 1e-2}, .max_evals = 100};
+  const Broyden adjoint{.tol = {.rtol = 0.1}, .max_evals = 100};
+  auto slow = torch::zeros({kWide}, f64());
+  slow[0] = 0.95;
+  slow[1] = -0.9;
   int64_t refined = 0, from_zero = 0;
   for (int i = 0; i < 12; ++i) {
-    const auto problem = test::cell_problem(4, 6, 0.9, generator_);
-    const auto g = torch::randn({4, 6}, generator_, f64());
-    const auto x = problem.x.clone().requires_grad_();
+    const auto basis = test::orthogonal(kWide, generator_);
+    const test::TanhCell cell(basis.mm(slow.diag()).mm(basis.t()), torch::eye(kWide, f64()));
+    const auto x = 0.1 * torch::randn({1, kWide}, generator_, f64());
+    const auto g = torch::randn({1, kWide}, generator_, f64());
     const auto products = [&](const GradientOptions& gradient) {
-      Equilibrium layer(problem.cell, EquilibriumOptions{.forward = forward, .gradient = gradient});
+      Equilibrium layer(cell, EquilibriumOptions{.forward = forward, .gradient = gradient});
       const auto eq = layer->forward(x);
       eq.z().backward(g);
       EXPECT_TRUE(eq.adjoint().converged()) << eq.adjoint().brief();
@@ -111,7 +117,7 @@ TEST_F(ShineLayer, ARefinementNeedsFewerProductsThanASolveFromZero) {
     refined += products(Shine{.fallback = 1e9, .refinement = adjoint});
     from_zero += products(Implicit{.solver = adjoint});
   }
-  EXPECT_LT(static_cast<double>(refined), 0.9 * static_cast<double>(from_zero));
+  EXPECT_LT(static_cast<double>(refined), 0.75 * static_cast<double>(from_zero));
 }
 
 TEST_F(ShineLayer, OtherForwardSolversAreRefusedInOneSentence) {
