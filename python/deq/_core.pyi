@@ -362,6 +362,34 @@ class JacobianFree:
     def __eq__(self, other: object) -> bool: ...
     def __hash__(self) -> int: ...
 
+class Shine:
+    """The adjoint from the inverse that the forward solve by Broyden has built: no product (Ramzi et al. 2022). Where it
+    is longer than `fallback` times g, g. With `refinement`, a solver, the adjoint solve goes on from there."""
+
+    def __init__(
+        self,
+        *,
+        fallback: float = 1.3,
+        refinement: Optional[SolverOptions] = None,
+    ) -> None: ...
+    def replace(
+        self,
+        *,
+        fallback: float = ...,
+        refinement: Optional[SolverOptions] = ...,
+    ) -> Self:
+        """The same with these fields changed."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields and their values."""
+
+    @property
+    def fallback(self) -> float: ...
+    @property
+    def refinement(self) -> Optional[SolverOptions]: ...
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+
 class Phantom:
     """Backpropagation through `steps` damped steps z ← (1 − τ) z + τ f(z) from z* (Geng et al. 2021)."""
 
@@ -420,7 +448,35 @@ class Unrolled:
     def __eq__(self, other: object) -> bool: ...
     def __hash__(self) -> int: ...
 
-GradientOptions = Union[Implicit, Truncated, JacobianFree, Phantom, Unrolled]
+class Reversible:
+    """No solver: `steps` steps y ← (1 − β) y + β f(z), z ← (1 − β) z + β f(y), which backward() undoes: exact, with
+    memory that does not grow with them (McCallum et al. 2025)."""
+
+    def __init__(
+        self,
+        *,
+        steps: int = 8,
+        beta: float = 0.5,
+    ) -> None: ...
+    def replace(
+        self,
+        *,
+        steps: int = ...,
+        beta: float = ...,
+    ) -> Self:
+        """The same with these fields changed."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields and their values."""
+
+    @property
+    def steps(self) -> int: ...
+    @property
+    def beta(self) -> float: ...
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+
+GradientOptions = Union[Implicit, Truncated, JacobianFree, Shine, Phantom, Unrolled, Reversible]
 
 class ConstantSchedule:
     """The same value at every step."""
@@ -704,6 +760,8 @@ class Report:
     def skipped_updates(self) -> int: ...
     @property
     def step_rejections(self) -> int: ...
+    @property
+    def fallbacks(self) -> int: ...
     @property
     def mean_relative(self) -> float: ...
     @property

@@ -67,8 +67,10 @@ _OPTIONS = {
         _core.Implicit,
         _core.Truncated,
         _core.JacobianFree,
+        _core.Shine,
         _core.Phantom,
         _core.Unrolled,
+        _core.Reversible,
     )
 }
 

@@ -38,11 +38,12 @@ void walk(const std::vector<torch::Tensor>& from,
   }
 }
 
-/// Where an evaluated pass, or a replayed one, takes its adjoint.
+/// Where an evaluated pass, a replayed or a reversible one takes its adjoint.
 bool is_adjoint(const Node& node) {
   const auto name = node.name();
   return name.find("AttachAdjoint") != std::string::npos ||
-         name.find("Replayed") != std::string::npos;
+         name.find("Replayed") != std::string::npos ||
+         name.find("UndoneSteps") != std::string::npos;
 }
 
 /// Of a torch.autograd.Function in Python. A node's name is made at some cost; that of its type

@@ -179,6 +179,16 @@ void bind_gradients(py::module_& module) {
       .done();
   gradient<JacobianFree>(module, "JacobianFree", "u = g, no product at all (Fung et al. 2022).")
       .done();
+  gradient<Shine>(
+      module, "Shine",
+      "The adjoint from the inverse that the forward solve by Broyden has built: no "
+      "product (Ramzi et al. 2022). Where it is longer than `fallback` times g, g. With "
+      "`refinement`, a solver, the adjoint solve goes on from there.")
+      .field(
+          "fallback", [](auto& o) -> auto& { return o.fallback; })
+      .field(
+          "refinement", [](auto& o) -> auto& { return o.refinement; })
+      .done();
   gradient<Phantom>(module, "Phantom",
                     "Backpropagation through `steps` damped steps z ← (1 − τ) z + τ f(z) from z* "
                     "(Geng et al. 2021).")
@@ -196,6 +206,15 @@ void bind_gradients(py::module_& module) {
           "backpropagated", [](auto& o) -> auto& { return o.backpropagated; })
       .field(
           "replayed", [](auto& o) -> auto& { return o.replayed; })
+      .done();
+  gradient<Reversible>(module, "Reversible",
+                       "No solver: `steps` steps y ← (1 − β) y + β f(z), z ← (1 − β) z + β f(y), "
+                       "which backward() undoes: exact, with memory that does not grow with them "
+                       "(McCallum et al. 2025).")
+      .field(
+          "steps", [](auto& o) -> auto& { return o.steps; })
+      .field(
+          "beta", [](auto& o) -> auto& { return o.beta; })
       .done();
 }
 

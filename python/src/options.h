@@ -121,6 +121,18 @@ std::optional<std::string> read(py::handle from, std::variant<Kinds...>& to) {
   return alternatives({py::type::of<Kinds>().attr("__name__").template cast<std::string>()...});
 }
 
+template <class... Kinds>
+std::optional<std::string> read(py::handle from, std::optional<std::variant<Kinds...>>& to) {
+  if (from.is_none()) {
+    to = std::nullopt;
+    return {};
+  }
+  std::variant<Kinds...> value;
+  if (const auto expected = read(from, value)) return "None, or " + *expected;
+  to = std::move(value);
+  return {};
+}
+
 template <class Value>
 py::object written(const Value& value) {
   if constexpr (std::is_enum_v<Value>) {

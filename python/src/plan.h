@@ -23,12 +23,16 @@ class PythonPlan {
     if (has_failed(eq.report)) {
       throw ConvergenceError("the forward solve failed: " + eq.report.brief());
     }
-    if (solves_adjoint()) raise_when_adjoint_fails(eq);
+    if (tests_adjoint()) raise_when_adjoint_fails(eq);
   }
 
-  bool solves_adjoint() const { return std::holds_alternative<Implicit>(options_.gradient); }
+  bool solves_adjoint() const { return adjoint_solver(options_.gradient) != nullptr; }
   bool takes_products() const {
     return solves_adjoint() || std::holds_alternative<Truncated>(options_.gradient);
+  }
+  /// Whether backward() can fail.
+  bool tests_adjoint() const {
+    return solves_adjoint() || std::holds_alternative<Reversible>(options_.gradient);
   }
 
   static EquilibriumOptions reporting(EquilibriumOptions options) {

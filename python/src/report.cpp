@@ -33,7 +33,7 @@ py::dict to_dict(const Report& report) {
       py::arg("status") = status_name(report.status), py::arg("evaluations") = report.evaluations,
       py::arg("restarts") = report.restarts, py::arg("ridge_raises") = report.ridge_raises,
       py::arg("skipped_updates") = report.skipped_updates,
-      py::arg("step_rejections") = report.step_rejections,
+      py::arg("step_rejections") = report.step_rejections, py::arg("fallbacks") = report.fallbacks,
       py::arg("samples") = to_dicts(report.samples), py::arg("trace") = to_dicts(report.trace));
 }
 
@@ -73,6 +73,7 @@ void bind_reports(py::module_& module) {
       .def_readonly("ridge_raises", &Report::ridge_raises)
       .def_readonly("skipped_updates", &Report::skipped_updates)
       .def_readonly("step_rejections", &Report::step_rejections)
+      .def_readonly("fallbacks", &Report::fallbacks)
       .def_property_readonly("mean_relative", &Report::mean_relative)
       .def_property_readonly("max_relative", &Report::max_relative)
       .def_property_readonly("max_absolute", &Report::max_absolute)

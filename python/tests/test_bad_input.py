@@ -79,10 +79,14 @@ def test_a_parameter_that_nobody_named(x):
     deq.Equilibrium(f, [*w.parameters(), *u.parameters()])(x)
 
 
-@pytest.mark.parametrize("gradient", [deq.Implicit(), deq.JacobianFree(), deq.Phantom(), deq.Unrolled()])
+@pytest.mark.parametrize(
+    "gradient",
+    [deq.Implicit(), deq.JacobianFree(), deq.Shine(), deq.Phantom(), deq.Unrolled(), deq.Reversible()],
+    ids=lambda gradient: type(gradient).__name__,
+)
 def test_inputs_with_a_graph_of_their_own_are_no_parameters_of_f(gradient, x):
     encoder = torch.nn.Linear(5, 5)
-    layer = deq.Equilibrium(lambda z, x: torch.tanh(0.3 * z + x), gradient=gradient)
+    layer = deq.Equilibrium(lambda z, x: torch.tanh(0.3 * z + x), forward=deq.Broyden(), gradient=gradient)
     layer(encoder(x)).z.sum().backward()
     assert encoder.weight.grad.abs().sum() > 0
 

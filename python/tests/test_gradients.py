@@ -171,3 +171,79 @@ def test_a_tangent_says_what_is_wrong(cell, x):
     eq = deq.Equilibrium(cell)(x.requires_grad_())
     with pytest.raises(deq.Error, match="the same shape"):
         deq.tangent(eq, [(x, torch.ones(2))])
+
+
+BROYDEN = deq.Broyden(rtol=1e-13, max_evals=60)
+
+
+def gradients(layer, x, g):
+    """Of the parameters and of x, and what the adjoint reports."""
+    x = x.detach().requires_grad_()
+    eq = layer(x)
+    return torch.autograd.grad(eq.z, [*layer.parameters(), x], g), eq.adjoint
+
+
+def test_shine_falls_back_to_the_jacobian_free_gradient(cell, x):
+    g = torch.randn_like(x)
+    found, report = gradients(deq.Equilibrium(cell, forward=BROYDEN, gradient=deq.Shine(fallback=1e-9)), x, g)
+    expected, _ = gradients(deq.Equilibrium(cell, forward=BROYDEN, gradient=deq.JacobianFree()), x, g)
+    for a, b in zip(found, expected):
+        assert torch.equal(a, b)
+    assert report.fallbacks == len(x)
+    assert report.evaluations == 0
+    assert f"{len(x)} fall-backs" in report.brief()
+    assert report.to_dict()["fallbacks"] == len(x)
+
+
+def test_a_refined_shine_is_exact(cell, x):
+    layer = deq.Equilibrium(cell, forward=BROYDEN, gradient=deq.Shine(refinement=BROYDEN))
+    assert check(layer, x)
+    _, report = gradients(layer, x, torch.randn_like(x))
+    assert report.converged
+
+
+def test_shine_needs_a_forward_solve_by_broyden(cell):
+    with pytest.raises(deq.Error, match="by broyden builds; this one, by anderson, builds none"):
+        deq.Equilibrium(cell, forward=deq.Anderson(), gradient=deq.Shine())
+
+
+def plain_reversible(cell, x, steps, beta):
+    y = z = torch.zeros_like(x)
+    for _ in range(steps):
+        y = (1 - beta) * y + beta * cell(z, x)
+        z = (1 - beta) * z + beta * cell(y, x)
+    return z
+
+
+@pytest.mark.parametrize("steps, beta", [(1, 0.5), (8, 0.5), (4, 0.8)])
+def test_the_reversible_gradient_is_torchs_through_the_same_steps(steps, beta, cell, x):
+    layer = deq.Equilibrium(cell, gradient=deq.Reversible(steps=steps, beta=beta))
+    g = torch.randn_like(x)
+    found, report = gradients(layer, x, g)
+    x = x.detach().requires_grad_()
+    expected = torch.autograd.grad(plain_reversible(cell, x, steps, beta), [*cell.parameters(), x], g)
+    for a, b in zip(found, expected):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-11)
+    assert report.converged and report.evaluations == 2 * steps
+
+
+def test_a_lost_way_back_is_raised_where_failures_are(cell, x):
+    options = dict(forward=deq.Anderson(rtol=10.0), gradient=deq.Reversible(steps=40, beta=0.8))
+    lost = deq.Equilibrium(cell, **options)(x)
+    lost.z.sum().backward()
+    assert lost.adjoint.status == "diverged" and lost.adjoint.max_relative > 1e-3
+    loss = deq.Equilibrium(cell, on_failure="raise", **options)(x).z.sum()
+    with pytest.raises(deq.ConvergenceError, match="the adjoint solve failed"):
+        loss.backward()
+
+
+def test_reversible_steps_reach_whatever_f_uses(x):
+    """A tensor with a history of its own, used in every evaluation."""
+    scale = torch.tensor(0.3, dtype=x.dtype, requires_grad=True)
+
+    def value(scale, x):
+        w = scale * torch.eye(x.shape[1], dtype=x.dtype)
+        z0 = torch.zeros_like(x)
+        return deq.fixed_point(lambda z, x: torch.tanh(z @ w + x), z0, x, gradient=deq.Reversible(steps=5)).z
+
+    assert torch.autograd.gradcheck(value, (scale, x.requires_grad_()), eps=1e-5, atol=1e-6)

@@ -12,8 +12,10 @@ OTHERS = [
     deq.Implicit,
     deq.Truncated,
     deq.JacobianFree,
+    deq.Shine,
     deq.Phantom,
     deq.Unrolled,
+    deq.Reversible,
     deq.ConstantSchedule,
     deq.LinearSchedule,
     deq.StaircaseSchedule,
@@ -61,6 +63,7 @@ def test_an_unknown_option_is_refused_by_name(options):
         (lambda: deq.Broyden(line_search=1), "Broyden: line_search is 1, must be True or False"),
         (lambda: deq.Picard(scope="sample"), "'per-sample' or 'whole-batch'"),
         (lambda: deq.Implicit(solver="broyden"), "must be Picard, Anderson, Broyden, LimitedBroyden or NewtonKrylov"),
+        (lambda: deq.Shine(refinement=3), "must be None, or Picard, Anderson, Broyden, LimitedBroyden or NewtonKrylov"),
         (lambda: deq.Schedule(stop="never"), "must be a whole number or None"),
     ],
 )
@@ -79,6 +82,9 @@ def test_a_wrong_type_is_refused_with_what_is_allowed(make, message):
         lambda: deq.NewtonKrylov(forcing=1),
         lambda: deq.Phantom(tau=0),
         lambda: deq.Unrolled(steps=0),
+        lambda: deq.Shine(fallback=0),
+        lambda: deq.Shine(refinement=deq.Picard().replace(max_evals=0)),
+        lambda: deq.Reversible(beta=1),
         lambda: deq.Hutchinson(probes=0),
         lambda: deq.LinearSchedule(begin=2, end=1),
         lambda: deq.EquilibriumOptions(float32_evals=-1),
@@ -88,6 +94,13 @@ def test_a_wrong_type_is_refused_with_what_is_allowed(make, message):
 def test_a_value_out_of_range_is_refused(make):
     with pytest.raises(deq.Error, match="must be|≤|≥"):
         make()
+
+
+def test_a_refinement_is_a_solver_or_none():
+    refined = deq.Shine(refinement=deq.Anderson(memory=3))
+    assert refined.refinement == deq.Anderson(memory=3)
+    assert refined.replace(refinement=None) == deq.Shine()
+    assert pickle.loads(pickle.dumps(refined)) == refined
 
 
 def test_options_cannot_be_changed():

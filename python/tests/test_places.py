@@ -281,6 +281,7 @@ SOLVES = {
     "adjoint": f"layer(gradient=deq.Implicit(solver=deq.Picard({ENDLESS})))(x).z.sum().backward()",
     "truncated": "layer(gradient=deq.Truncated(terms=10**9))(x).z.sum().backward()",
     "phantom": "layer(gradient=deq.Phantom(steps=10**9))(x)",
+    "reversible": "layer(gradient=deq.Reversible(steps=10**9))(x)",
     "spectrum": "deq.spectral_radius(layer()(x), max_products=10**9, tolerance=-1.0)",
     "model": f"wild_model(forward=deq.Picard({ENDLESS}))(torch.randn(1, 3, 16, 16))",
 }

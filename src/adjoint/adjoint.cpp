@@ -1,12 +1,12 @@
 #include "deq/adjoint/adjoint.h"
 
 #include <torch/autograd.h>
+#include <torch/csrc/autograd/graph_task.h>
 
 #include <utility>
 
 #include "adjoint/graph_leaves.h"
 #include "adjoint/isolated.h"
-#include "core/hooks.h"
 #include "core/jacobian_products.h"
 #include "core/require.h"
 #include "deq/core/interruption.h"
@@ -63,8 +63,11 @@ struct AttachAdjoint : torch::autograd::Function<AttachAdjoint> {
     const auto g = gradients[0].contiguous();
     const auto arguments = context->saved_data["arguments"].toInt();
     torch::autograd::tensor_list of_inputs(kFixedInputs);
+    require(static_cast<bool>(capsule->rule), "{}", kBackwardTwice);
     if (!torch::GradMode::is_enabled()) {
       of_inputs[0] = solved(*capsule, g);
+      // A rule may hold the history of a solve.
+      if (!torch::autograd::get_current_graph_task_keep_graph()) capsule->rule = {};
       of_inputs.resize(kFixedInputs + arguments + context->saved_data["leaves"].toInt());
       return of_inputs;
     }
@@ -90,21 +93,13 @@ struct AttachAdjoint : torch::autograd::Function<AttachAdjoint> {
   static constexpr int64_t kFixedInputs = 3;  // before arguments and leaves
 };
 
-void require_no_hooks(const std::vector<torch::Tensor>& leaves) {
-  for (const auto& leaf : leaves) {
-    require(!has_hooks(leaf),
-            "a tensor that f uses has or had a hook, which would run for parts of its gradient: "
-            "there must be none where the gradient is to be differentiated again (create_graph)");
-  }
-}
-
 /// u ∂f/∂(argument, leaf) for each argument but z and each leaf, where u (I − J) = g; as functions
 /// of all arguments, z among them, of the leaves and of g.
 std::vector<torch::Tensor> differentiable_gradients(const AdjointCapsule& capsule,
                                                     const std::vector<torch::Tensor>& arguments,
                                                     const std::vector<torch::Tensor>& leaves,
                                                     const torch::Tensor& g) {
-  require_no_hooks(leaves);
+  require_no_hooks(leaves, "where the gradient is to be differentiated again (create_graph)");
   const TensorMap map = [f = capsule.f](const std::vector<torch::Tensor>& at) {
     return std::vector{f(at)};
   };
@@ -128,19 +123,46 @@ std::vector<torch::Tensor> differentiable_gradients(const AdjointCapsule& capsul
   return all;
 }
 
+/// u = uJ + g.
+Problem adjoint_problem(const Linearization& at, const torch::Tensor& g) {
+  return {
+      .f = [at, g](const torch::Tensor& u) { return products_of(at).passing_vjp(u) + g; },
+      .jacobian_product = [at](const torch::Tensor&, const torch::Tensor& v) { return at.vjp(v); },
+      .z_buffer = products_of(at).u_buffer()};
+}
+
 }  // namespace
 
 AdjointRule implicit_rule(Solver solver) {
   return [solver = std::move(solver)](const Linearization& at, const torch::Tensor& g,
                                       Report& report) {
-    const Problem problem{
-        .f = [&](const torch::Tensor& u) { return products_of(at).passing_vjp(u) + g; },
-        .jacobian_product = [&](const torch::Tensor&, const torch::Tensor& v) { return at.vjp(v); },
-        .z_buffer = products_of(at).u_buffer(),
-        .f_of_start = g};
+    auto problem = adjoint_problem(at, g);
+    problem.f_of_start = g;
     auto solution = solver.solve(problem, torch::zeros_like(g));
     report = std::move(solution.report);
     return solution.z;
+  };
+}
+
+AdjointRule shine_rule(std::shared_ptr<const SecantInverse> inverse, double fallback,
+                       std::optional<Solver> refinement) {
+  return [inverse = std::move(inverse), fallback, refinement = std::move(refinement)](
+             const Linearization& at, const torch::Tensor& g, Report& report) {
+    auto u = inverse->left_product(g);
+    const auto norm = [](const torch::Tensor& slab) {
+      return torch::norm(slab, 2, {1}, /*keepdim=*/true, torch::kDouble);
+    };
+    const auto usable = norm(u) <= fallback * norm(g);  // not where a norm is not a number
+    u = torch::where(usable, u, g);
+    if (refinement) {
+      auto solution = refinement->solve(adjoint_problem(at, g), u);
+      report = std::move(solution.report);
+      u = solution.z;
+    } else {
+      report.status = Status::MaxEvaluations;
+    }
+    report.fallbacks = g.size(0) - usable.sum().item<int64_t>();
+    return u;
   };
 }
 

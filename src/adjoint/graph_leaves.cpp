@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "core/hooks.h"
+#include "core/require.h"
+
 namespace deq {
 namespace {
 
@@ -20,6 +23,15 @@ bool leads_to(const Edge& edge, const torch::Tensor& tensor) {
 }
 
 }  // namespace
+
+void require_no_hooks(const std::vector<torch::Tensor>& leaves, const char* where) {
+  for (const auto& leaf : leaves) {
+    require(!has_hooks(leaf),
+            "a tensor that f uses has or had a hook, which would run for parts of its gradient: "
+            "there must be none {}",
+            where);
+  }
+}
 
 std::vector<torch::Tensor> graph_leaves(const torch::Tensor& value,
                                         const std::vector<torch::Tensor>& stops) {

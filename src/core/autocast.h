@@ -29,4 +29,46 @@ class NoAutocast {
   bool before_;
 };
 
+/// How autocast stands on this thread for a kind of device.
+class AutocastSetting {
+ public:
+  explicit AutocastSetting(const c10::Device& device)
+      : device_(device),
+        enabled_(at::autocast::is_autocast_enabled(device.type())),
+        type_(at::autocast::get_autocast_dtype(device.type())) {}
+
+  const c10::Device& device() const { return device_; }
+  void apply() const {
+    at::autocast::set_autocast_enabled(device_.type(), enabled_);
+    at::autocast::set_autocast_dtype(device_.type(), type_);
+  }
+
+ private:
+  c10::Device device_;
+  bool enabled_;
+  at::ScalarType type_;
+};
+
+/// Autocast as it stood elsewhere, on this thread, until the end of the scope: backward() runs
+/// where the user has left it. Casts are not remembered: one that was made without a graph would be
+/// found where a graph is wanted.
+class AutocastAs {
+ public:
+  explicit AutocastAs(const AutocastSetting& setting)
+      : before_(setting.device()), remembers_(at::autocast::is_autocast_cache_enabled()) {
+    setting.apply();
+    at::autocast::set_autocast_cache_enabled(false);
+  }
+  ~AutocastAs() {
+    before_.apply();
+    at::autocast::set_autocast_cache_enabled(remembers_);
+  }
+  AutocastAs(const AutocastAs&) = delete;
+  AutocastAs& operator=(const AutocastAs&) = delete;
+
+ private:
+  AutocastSetting before_;
+  bool remembers_;
+};
+
 }  // namespace deq

@@ -8,6 +8,10 @@ inline constexpr const char* kUsedAfterBackward =
     "a linearisation cannot be used after backward(), which frees its graph: measure first, or "
     "call backward() with retain_graph";
 
+inline constexpr const char* kBackwardTwice =
+    "backward() through an equilibrium a second time: the first freed what it needs; call it with "
+    "retain_graph";
+
 /// How a Linearization makes its products.
 class JacobianProducts {
  public:

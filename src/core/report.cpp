@@ -75,6 +75,7 @@ void Report::append(const Report& next) {
   ridge_raises += next.ridge_raises;
   skipped_updates += next.skipped_updates;
   step_rejections += next.step_rejections;
+  fallbacks += next.fallbacks;
 }
 
 int64_t Report::count(Status wanted) const {
@@ -121,6 +122,7 @@ std::string Report::brief() const {
   if (ridge_raises > 0) line += fmt::format(", {} ridge raises", ridge_raises);
   if (skipped_updates > 0) line += fmt::format(", {} skipped updates", skipped_updates);
   if (step_rejections > 0) line += fmt::format(", {} shortened steps", step_rejections);
+  if (fallbacks > 0) line += fmt::format(", {} fall-backs", fallbacks);
   if (!converged()) line += fmt::format("; {}", advice(status));
   return line;
 }

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <mutex>
 
+#include "adjoint/reversible.h"
 #include "core/autocast.h"
 #include "core/jacobian_products.h"
 #include "core/require.h"
@@ -84,22 +85,29 @@ void require_success(const Report& report, const char* solve) {
   require<ConvergenceError>(!failed, "the {} solve failed: {}", solve, report.brief());
 }
 
-AdjointRule make_rule(const GradientOptions& options, OnFailure on_failure) {
-  if (const auto* implicit = std::get_if<Implicit>(&options)) {
-    auto rule = implicit_rule(Solver(implicit->solver));
-    if (on_failure == OnFailure::Report) return rule;
-    return
-        [rule = std::move(rule)](const Linearization& at, const torch::Tensor& g, Report& report) {
-          auto u = rule(at, g, report);
-          require_success(report, "adjoint");
-          return u;
-        };
-  }
-  if (const auto* truncated = std::get_if<Truncated>(&options)) {
-    return truncated_rule(truncated->terms);
-  }
-  if (std::holds_alternative<JacobianFree>(options)) return truncated_rule(0);
-  return {};
+/// A rule that solves, where its failures are thrown.
+AdjointRule throwing(AdjointRule rule) {
+  return [rule = std::move(rule)](const Linearization& at, const torch::Tensor& g, Report& report) {
+    auto u = rule(at, g, report);
+    require_success(report, "adjoint");
+    return u;
+  };
+}
+
+/// Of steps without a solver: that of the state they came to, by one more evaluation.
+Report report_of_steps(const EquilibriumOptions& options, const torch::Tensor& z,
+                       const torch::Tensor& f_of_z, int64_t evaluations) {
+  const Solver measure(with_max_evals(options.forward, 1));
+  auto report = measure.solve({.f = [&](const torch::Tensor&) { return f_of_z; }}, z).report;
+  report.shift_evaluations(evaluations);
+  return report;
+}
+
+void require_inverse(bool has_inverse, const SolverOptions& forward) {
+  require(has_inverse,
+          "the gradient shine reads the inverse that a forward solve by broyden builds; this one, "
+          "by {}, builds none",
+          solver_name(forward));
 }
 
 /// A step as a function of z and of the tensors in its context that have gradients; and those.
@@ -122,6 +130,10 @@ std::pair<ExplicitMap, std::vector<torch::Tensor>> explicit_map(const BoundStep&
 bool differentiates_twice(const GradientOptions& options) {
   const auto* implicit = std::get_if<Implicit>(&options);
   return implicit != nullptr && implicit->twice;
+}
+
+bool wants_inverse(const GradientOptions& options) {
+  return std::holds_alternative<Shine>(options);
 }
 
 Problem problem_of(RecordedStep& recorded) {
@@ -157,7 +169,35 @@ EquilibriumPlan::EquilibriumPlan(const EquilibriumOptions& options)
     : options_(validated(options)),
       solver_(options_.forward),
       float32_solver_(float32_solver(options_)),
-      rule_(make_rule(options_.gradient, options_.on_failure)) {}
+      rule_(pass_rule(options_)) {
+  if (!wants_inverse(options_.gradient)) return;
+  require_inverse(std::holds_alternative<Broyden>(options_.forward), options_.forward);
+}
+
+EquilibriumPlan::PassRule EquilibriumPlan::pass_rule(const EquilibriumOptions& options) {
+  const bool throws = options.on_failure == OnFailure::Throw;
+  if (const auto* shine = std::get_if<Shine>(&options.gradient)) {
+    const auto refinement =
+        shine->refinement ? std::optional(Solver(*shine->refinement)) : std::nullopt;
+    return [fallback = shine->fallback, refinement,
+            throws](std::shared_ptr<const SecantInverse> inverse) {
+      auto rule = shine_rule(std::move(inverse), fallback, refinement);
+      return throws && refinement ? throwing(std::move(rule)) : rule;
+    };
+  }
+  const auto always = [](const AdjointRule& rule) {
+    return [rule](const std::shared_ptr<const SecantInverse>&) { return rule; };
+  };
+  if (const auto* implicit = std::get_if<Implicit>(&options.gradient)) {
+    const auto rule = implicit_rule(Solver(implicit->solver));
+    return always(throws ? throwing(rule) : rule);
+  }
+  if (const auto* truncated = std::get_if<Truncated>(&options.gradient)) {
+    return always(truncated_rule(truncated->terms));
+  }
+  if (std::holds_alternative<JacobianFree>(options.gradient)) return always(truncated_rule(0));
+  return {};
+}
 
 struct EquilibriumImpl::StepRecordings : Recordings<RecordedStep> {
   RecordingSignature signature_of(const StepShape& shape, const ReplayKey& key) {
@@ -180,15 +220,22 @@ EquilibriumImpl::EquilibriumImpl(std::shared_ptr<Cell> cell, const EquilibriumOp
 Equilibrated EquilibriumImpl::forward(const Inputs& inputs, const Pass& pass) {
   const auto& plan = pass.plan != nullptr ? *pass.plan : plan_;
   require_defined(inputs, "input");
-  const auto* unrolled = std::get_if<Unrolled>(&plan.options_.gradient);
-  const bool unrolls = unrolled != nullptr && pass.solver == nullptr;
+  const auto& gradient = plan.options_.gradient;
+  const bool takes_steps =
+      pass.solver == nullptr && (std::holds_alternative<Unrolled>(gradient) ||
+                                 std::holds_alternative<Reversible>(gradient));
   auto start = pass.start.empty() ? cell_->initial_state(inputs) : pass.start;
   require_defined(start, "start");
   require_solvable(start);
-  const bool solves_from_own = pass.start.empty() && !unrolls;
+  const bool solves_from_own = pass.start.empty() && !takes_steps;
   if (solves_from_own && cell_->is_training()) add_noise(start, plan.options_.start_noise);
   try {
-    if (unrolls) return unroll(plan, inputs, start, *unrolled);
+    if (takes_steps) {
+      const auto* unrolled = std::get_if<Unrolled>(&gradient);
+      return unrolled != nullptr
+                 ? unroll(plan, inputs, start, *unrolled)
+                 : step_reversibly(plan, inputs, start, std::get<Reversible>(gradient));
+    }
     const auto& solver = pass.solver != nullptr ? *pass.solver : plan.solver_;
     return solve(plan, inputs, start, solver, pass.callback);
   } catch (const c10::Error& refusal) {
@@ -279,9 +326,11 @@ Equilibrated EquilibriumImpl::solve(const EquilibriumPlan& plan, const Inputs& i
   tape.replayed = recorded != nullptr;
   auto solution = [&] {
     const PassScope pass;
-    return solver.solve(
-        recorded ? problem_of(*recorded) : Problem{.f = without_gradients(tape.f())}, start,
-        callback);
+    auto problem = recorded ? problem_of(*recorded) : Problem{.f = without_gradients(tape.f())};
+    problem.keeps_inverse = implicit && wants_inverse(plan.options_.gradient);
+    auto found = solver.solve(problem, start, callback);
+    if (problem.keeps_inverse) require_inverse(found.inverse != nullptr, solver.options());
+    return found;
   }();
   if (evaluates && plan.float32_solver_ &&
       at::autocast::is_autocast_enabled(start.device().type())) {
@@ -296,13 +345,14 @@ Equilibrated EquilibriumImpl::solve(const EquilibriumPlan& plan, const Inputs& i
     if (recorded) tape.loan = std::make_shared<Loan<RecordedStep>>(std::move(recorded));
     const auto& at = tape.linearize();
     if (plan.options_.one_more_step) z = products_of(at).f().detach();
+    auto rule = plan.rule_(std::move(solution.inverse));
     if (twice) {
       const auto [f, arguments] = explicit_map(tape.f());
-      z = attach_differentiable_adjoint(z, at, f, arguments, plan.rule_, result.adjoint_);
+      z = attach_differentiable_adjoint(z, at, f, arguments, std::move(rule), result.adjoint_);
     } else if (tape.loan) {
-      z = attach_recorded_adjoint(z, inputs, at, tape.loan, plan.rule_, result.adjoint_);
+      z = attach_recorded_adjoint(z, inputs, at, tape.loan, std::move(rule), result.adjoint_);
     } else {
-      z = attach_adjoint(z, at, plan.rule_, result.adjoint_);
+      z = attach_adjoint(z, at, std::move(rule), result.adjoint_);
     }
   } else if (const auto* phantom = std::get_if<Phantom>(&plan.options_.gradient);
              phantom != nullptr && grad) {
@@ -346,12 +396,27 @@ Equilibrated EquilibriumImpl::unroll(const EquilibriumPlan& plan, const Inputs& 
   }();
   tape.z_star = unrolled.z.detach();
   tape.replayed = unrolled.replayed;
-  // One more evaluation, so that the report speaks of the state returned.
-  const Solver measure(with_max_evals(plan.options_.forward, 1));
-  const Problem known{.f = [&unrolled](const torch::Tensor&) { return unrolled.f_of_z; }};
-  result.report = measure.solve(known, tape.z_star).report;
-  result.report.shift_evaluations(how.steps);
+  result.report = report_of_steps(plan.options_, tape.z_star, unrolled.f_of_z, how.steps);
   result.state = layout.unpack(unrolled.z);
+  return result;
+}
+
+Equilibrated EquilibriumImpl::step_reversibly(const EquilibriumPlan& plan, const Inputs& inputs,
+                                              const State& z0, const Reversible& how) {
+  const auto layout = StateLayout::of(z0);
+  auto result = begin(inputs, layout);
+  auto& tape = *result.tape_;
+  const PassScope pass;
+  const auto [f, arguments] = explicit_map(tape.f());
+  const bool throws = plan.options_.on_failure == OnFailure::Throw;
+  const auto steps = reversible_steps(f, arguments, layout.pack(z0), how,
+                                      [adjoint = result.adjoint_, throws](Report report) {
+                                        *adjoint = std::move(report);
+                                        if (throws) require_success(*adjoint, "adjoint");
+                                      });
+  tape.z_star = steps.z.detach();
+  result.report = report_of_steps(plan.options_, tape.z_star, steps.f_of_z, 2 * how.steps);
+  result.state = layout.unpack(steps.z);
   return result;
 }
 

@@ -2,6 +2,7 @@
 
 #include "kernels/history/history.h"
 #include "solvers/broyden_direction.h"
+#include "solvers/broyden_inverse.h"
 #include "solvers/line_search.h"
 #include "solvers/methods.h"
 #include "solvers/small_systems.h"
@@ -37,7 +38,9 @@ class BroydenMethod final : public Method {
     rows.insert(rows.end(), steps_.begin(), steps_.end());
     auto coefficients = torch::zeros({it.batch(), n + 1}, torch::kDouble);
     for (int64_t b = 0; b < it.batch(); ++b) {
-      if (it.active(b)) direction(it, b, coefficients.data_ptr<double>() + b * (n + 1));
+      if (!it.active(b)) continue;
+      direction(it, b, coefficients.data_ptr<double>() + b * (n + 1));
+      samples_[static_cast<size_t>(b)].taken = n + 1;
     }
     auto step = it.slab();
     auto next = it.slab();
@@ -59,11 +62,24 @@ class BroydenMethod final : public Method {
     }
   }
 
+  std::shared_ptr<const SecantInverse> inverse(const Iteration& it) const override {
+    std::vector<BroydenUpdates> updates(static_cast<size_t>(it.batch()));
+    for (size_t b = 0; b < samples_.size(); ++b) {
+      const auto& sample = samples_[b];
+      updates[b] = {.gram = {sample.gram.data(), sample.gram.data() + triangle(sample.taken)},
+                    .lengths = sample.lengths,
+                    .first = sample.first,
+                    .taken = sample.taken};
+    }
+    return std::make_shared<BroydenInverse>(steps_, std::move(updates));
+  }
+
  private:
   struct Sample {
     GrowingSymmetric gram;        // sᵢ·sⱼ
     std::vector<double> lengths;  // λ
     int64_t first = 0;            // the oldest step it uses
+    int64_t taken = 0;            // steps before it stopped
   };
 
   void forget() {

@@ -20,6 +20,7 @@ constexpr int64_t kMaxLimitedSteps = kernels::kMaxRows / 2;
 /// One sample's history; all zeros is an empty one.
 struct BroydenHistory {
   int64_t first = 0;  // the oldest step it uses
+  int64_t taken = 0;  // steps before it stopped
   int64_t restarts = 0;
 };
 
@@ -136,14 +137,15 @@ DEQ_HOST_DEVICE const double* newest_gram_row(const BroydenArguments& a, int64_t
 DEQ_HOST_DEVICE void choose_broyden(const BroydenArguments& a, int64_t b, const double* gram,
                                     double* along, double* c) {
   for (int64_t i = 0; i <= a.steps; ++i) c[i] = 0.0;
+  if (a.steps == 0) a.histories[b].first = a.histories[b].taken = 0;
   if (!is_active(a.marks, b)) return;
   BroydenHistory history = a.histories[b];
-  if (a.steps == 0) history.first = 0;
   if (!broyden_direction(a.sums + b * a.width + 2, gram, nullptr, history.first, a.steps, along,
                          c)) {
     history.first = a.steps;  // this sample starts anew
     ++history.restarts;
   }
+  history.taken = a.steps + 1;
   if (a.full) ++history.restarts;
   a.histories[b] = history;
 }

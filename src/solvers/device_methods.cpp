@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <deque>
+#include <utility>
 
 #include "kernels/history/history.h"
+#include "solvers/broyden_inverse.h"
 
 // Picard, Anderson and both Broydens (notation in the files of the methods) without the host. What
 // is kept, when, and in which slab is known beforehand; what depends on numbers is decided in
@@ -97,6 +99,7 @@ class DeviceBroyden final : public DeviceMethod {
       gram_ = it.numbers({it.batch(), triangle(std::min(options_.memory, it.budget()))});
       histories_ = it.histories<BroydenHistory>();
     }
+    ended_.clear();
     const auto n = static_cast<int64_t>(steps_.size());
     const bool full = n == options_.memory;
     auto coefficients = it.numbers({it.batch(), n + 1});
@@ -106,9 +109,10 @@ class DeviceBroyden final : public DeviceMethod {
     const auto step = options_.bfloat16_steps ? it.half_slab() : it.slab();
     const auto next = it.next(rows, coefficients, step);
     steps_.push_back(step);
-    // The history is full: this step was the last to use it, and the next is a plain one.
+    // The history is full: this step was the last to use it, and the next is a plain one. Where
+    // all samples have stopped it is not taken, and the solve ends with the history that it has.
     if (full) {
-      steps_.clear();
+      ended_ = std::exchange(steps_, {});
       return {next};
     }
     // The Gram matrix's new row is left to the pass that will read all steps anyway.
@@ -122,9 +126,27 @@ class DeviceBroyden final : public DeviceMethod {
     }
   }
 
+  std::shared_ptr<const SecantInverse> inverse(DeviceIteration& it) const override {
+    std::vector<BroydenUpdates> updates(static_cast<size_t>(it.batch()));
+    if (!histories_.defined()) return std::make_shared<BroydenInverse>(steps_, std::move(updates));
+    const auto histories = it.on_host<BroydenHistory>(histories_);
+    const bool thrown_away = std::any_of(
+        histories.begin(), histories.end(),
+        [this](const BroydenHistory& history) { return history.taken > options_.memory; });
+    const auto& steps = steps_.empty() && !thrown_away ? ended_ : steps_;
+    const auto gram = gram_.cpu();
+    for (size_t b = 0; b < updates.size() && !steps.empty(); ++b) {
+      const auto* own = gram.const_data_ptr<double>() + static_cast<int64_t>(b) * gram.size(1);
+      updates[b] = {.gram = {own, own + gram.size(1)},
+                    .first = histories[b].first,
+                    .taken = histories[b].taken};
+    }
+    return std::make_shared<BroydenInverse>(steps, std::move(updates));
+  }
+
  private:
   Broyden options_;
-  std::vector<torch::Tensor> steps_;
+  std::vector<torch::Tensor> steps_, ended_;
   torch::Tensor gram_, histories_;
 };
 

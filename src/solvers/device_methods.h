@@ -13,6 +13,10 @@ class DeviceMethod {
   virtual Move propose(DeviceIteration& it) = 0;
   /// Adds the counts of restarts and rejections; waits for the device.
   virtual void count(DeviceIteration& it, Report& report) const = 0;
+  /// As Method's; waits for the device.
+  virtual std::shared_ptr<const SecantInverse> inverse(DeviceIteration& /*it*/) const {
+    return nullptr;
+  }
 };
 
 /// Null where the method has no such counterpart, or its history is too long for it.

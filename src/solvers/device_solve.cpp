@@ -19,7 +19,9 @@ Solution solve_on_device(const Problem& problem, const SolverOptions& options, S
   }
   Report report;
   method->count(iteration, report);
-  return iteration.finish(std::move(report));
+  auto solution = iteration.finish(std::move(report));
+  if (problem.keeps_inverse) solution.inverse = method->inverse(iteration);
+  return solution;
 }
 
 }  // namespace deq

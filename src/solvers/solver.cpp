@@ -73,7 +73,9 @@ Solution Solver::solve(const Problem& problem, const torch::Tensor& z0,
     start.copy_(z0);
     iteration.move_to(start);
     while (iteration.running()) workspace.method->step(iteration);
-    return iteration.finish();
+    auto found = iteration.finish();
+    if (problem.keeps_inverse) found.inverse = workspace.method->inverse(iteration);
+    return found;
   }();
   workspaces_->give_back(std::move(workspace));
   return solution;

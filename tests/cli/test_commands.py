@@ -54,9 +54,19 @@ class Train(ProgramTest):
             result = self.train(f"run-{solver}", "--set", f"solver.forward.name={solver}", "--set",
                                 f"solver.adjoint.name={solver}")
             self.assertLess(result["mse"], 20, solver)
-        for gradient in ("truncated", "jacobian-free", "phantom", "unrolled"):
+        for gradient in ("truncated", "jacobian-free", "phantom", "unrolled", "reversible"):
             result = self.train(f"run-{gradient}", "--set", f"gradient.name={gradient}")
             self.assertLess(result["mse"], 20, gradient)
+        shine = ("--set", "solver.forward.name=broyden", "--set", "gradient.name=shine")
+        for refined in ("false", "true"):
+            result = self.train(f"run-shine-{refined}", *shine, "--set", f"gradient.refined={refined}")
+            self.assertLess(result["mse"], 20, refined)
+
+    def test_shine_without_a_forward_solve_by_broyden_is_refused_in_one_sentence(self):
+        refused = self.deq("train", CONFIG, *SHORT, "--out", "run", "--set", "solver.forward.name=anderson",
+                           "--set", "gradient.name=shine", check=False)
+        self.assertNotEqual(refused.returncode, 0)
+        self.assertIn("by broyden builds; this one, by anderson, builds none", refused.stderr)
 
     def test_a_folder_is_chosen_where_none_is_given(self):
         for expected in ("runs/synthetic", "runs/synthetic-2"):

@@ -131,9 +131,25 @@ TEST(SyntheticConfig, TheAdjointSolverIsTheImplicitGradients) {
   auto options = gradient_options(config.gradient, config.solver.adjoint);
   EXPECT_EQ(max_evals(std::get<Implicit>(options).solver), 17);
   for (const std::string gradient :
-       {"implicit", "truncated", "jacobian-free", "phantom", "unrolled"}) {
+       {"implicit", "truncated", "jacobian-free", "shine", "phantom", "unrolled", "reversible"}) {
     config = parse_synthetic("", {"gradient.name=" + gradient});
     EXPECT_EQ(gradient_name(gradient_options(config.gradient, config.solver.adjoint)), gradient);
+    expect_round_trip(config);
+  }
+}
+
+TEST(SyntheticConfig, ARefinedShineHasTheAdjointSolver) {
+  for (const bool refined : {false, true}) {
+    const SyntheticConfig config = parse_synthetic(
+        "", {"gradient.name=shine", "gradient.fallback=2.5", "solver.adjoint.max_evals=3",
+             std::string("gradient.refined=") + (refined ? "true" : "false")});
+    const auto shine =
+        std::get<Shine>(gradient_options(config.gradient, config.solver.adjoint));
+    EXPECT_EQ(shine.fallback, 2.5);
+    ASSERT_EQ(shine.refinement.has_value(), refined);
+    if (refined) {
+      EXPECT_EQ(max_evals(*shine.refinement), 3);
+    }
     expect_round_trip(config);
   }
 }

@@ -90,14 +90,15 @@ TEST(Report, BriefSaysStatusCostResidualAndAdvice) {
 
 TEST(Report, BriefNamesRejectionsOnlyWhenThereWereAny) {
   auto report = three_samples();
-  for (const char* word : {"restarts", "ridge", "skipped", "shortened"}) {
+  for (const char* word : {"restarts", "ridge", "skipped", "shortened", "fall-backs"}) {
     EXPECT_THAT(report.brief(), Not(HasSubstr(word)));
   }
   report.restarts = 2;
   report.ridge_raises = 3;
   report.skipped_updates = 4;
   report.step_rejections = 5;
-  for (const char* words : {"2 restarts", "3 ridge", "4 skipped", "5 shortened"}) {
+  report.fallbacks = 6;
+  for (const char* words : {"2 restarts", "3 ridge", "4 skipped", "5 shortened", "6 fall-backs"}) {
     EXPECT_THAT(report.brief(), HasSubstr(words));
   }
 }

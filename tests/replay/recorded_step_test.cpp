@@ -86,8 +86,9 @@ class RecordedStepTest : public test::Seeded {
 TEST_F(RecordedStepTest, GivesTheSameStateAndGradients) {
   for (const GradientOptions& gradient :
        {GradientOptions(Implicit{tight()}), GradientOptions(Truncated{.terms = 3}),
-        GradientOptions(JacobianFree{}), GradientOptions(Phantom{.steps = 3}),
-        GradientOptions(Unrolled{.steps = 20}),
+        GradientOptions(JacobianFree{}), GradientOptions(Shine{}),
+        GradientOptions(Shine{.refinement = tight()}), GradientOptions(Phantom{.steps = 3}),
+        GradientOptions(Reversible{.steps = 3}), GradientOptions(Unrolled{.steps = 20}),
         GradientOptions(Unrolled{.steps = 20, .replayed = true})}) {
     for (const int64_t probes : {0, 1, 3}) {
       SCOPED_TRACE(fmt::format("{}, probes = {}", gradient_name(gradient), probes));

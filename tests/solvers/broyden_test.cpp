@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "deq/solvers/solver.h"
+#include "support/dense_broyden.h"
 #include "support/maps.h"
 #include "support/seed.h"
 
@@ -11,39 +12,6 @@ namespace {
 
 using test::AffineMap;
 using test::f64;
-
-/// Textbook "good" Broyden on one sample with a dense inverse, for comparison. Returns ‖g‖ of every
-/// evaluation, and in `rejections` how often the line search shortened a step.
-std::vector<double> dense_broyden(const Map& f, const torch::Tensor& start, int64_t evaluations,
-                                  bool line_search, int64_t* rejections = nullptr) {
-  const auto g_at = [&f](const torch::Tensor& z) { return (f(z.unsqueeze(0))[0] - z); };
-  auto z = start;
-  auto g = g_at(z);
-  auto inverse = -torch::eye(z.size(0), f64());
-  std::vector<double> norms{g.norm().item<double>()};
-  const auto spent = [&] { return static_cast<int64_t>(norms.size()) >= evaluations; };
-  while (!spent()) {
-    const auto direction = -torch::mv(inverse, g);
-    const double old = g.norm().item<double>();
-    double length = 1.0;
-    torch::Tensor new_g;
-    for (int halvings = 0;; ++halvings) {
-      new_g = g_at(z + length * direction);
-      norms.push_back(new_g.norm().item<double>());
-      if (!line_search || halvings == 5 || norms.back() <= (1 - 1e-4 * length) * old) break;
-      length *= 0.5;
-      if (rejections != nullptr) ++*rejections;
-      if (spent()) return norms;
-    }
-    const auto s = length * direction;
-    const auto inverse_y = torch::mv(inverse, new_g - g);
-    const auto s_inverse = torch::mv(inverse.t(), s);
-    inverse = inverse + torch::outer(s - inverse_y, s_inverse) / s.dot(inverse_y);
-    z = z + s;
-    g = new_g;
-  }
-  return norms;
-}
 
 std::vector<double> trace_of(const Report& report) {
   std::vector<double> norms;
@@ -68,8 +36,8 @@ TEST_F(BroydenTest, FollowsTheDenseMethod) {
     const auto start = problem.z_star + 0.2 * torch::randn({1, 12}, generator_, f64());
     const auto solution =
         Solver(Broyden{.tol = {.rtol = 0}, .max_evals = 15}).solve({.f = problem.map}, start);
-    expect_same_trace(trace_of(solution.report), dense_broyden(problem.map, start[0], 15, false),
-                      1e-9);
+    expect_same_trace(trace_of(solution.report),
+                      test::dense_broyden(problem.map, start[0], {.max_evals = 15}).norms, 1e-9);
   }
 }
 
@@ -82,13 +50,12 @@ test::TanhMap steep_map(at::Generator generator) {
 TEST_F(BroydenTest, LineSearchFollowsTheDenseMethod) {
   const auto map = steep_map(generator_);
   const auto start = torch::randn({1, 6}, generator_, f64());
-  int64_t rejections = 0;
-  const auto expected = dense_broyden(map, start[0], 25, true, &rejections);
-  const auto solution = Solver(Broyden{.line_search = true, .tol = {.rtol = 0}, .max_evals = 25})
-                            .solve({.f = map}, start);
-  expect_same_trace(trace_of(solution.report), expected, 1e-8);
-  EXPECT_GT(rejections, 2);
-  EXPECT_EQ(solution.report.step_rejections, rejections);
+  const Broyden options{.line_search = true, .tol = {.rtol = 0}, .max_evals = 25};
+  const auto expected = test::dense_broyden(map, start[0], options);
+  const auto solution = Solver(options).solve({.f = map}, start);
+  expect_same_trace(trace_of(solution.report), expected.norms, 1e-8);
+  EXPECT_GT(expected.rejections, 2);
+  EXPECT_EQ(solution.report.step_rejections, expected.rejections);
 }
 
 TEST_F(BroydenTest, LineSearchConvergesWhereFullStepsOvershoot) {

@@ -38,6 +38,16 @@ void expect_same_traces(const Report& device, const Report& host) {
   }
 }
 
+void expect_same_inverse(const Solution& own, const Solution& host) {
+  ASSERT_EQ(own.inverse != nullptr, host.inverse != nullptr);
+  if (own.inverse == nullptr) return;
+  const auto g = torch::linspace(-1, 1, own.z.numel(), own.z.options()).view_as(own.z);
+  EXPECT_TRUE(torch::isclose(own.inverse->left_product(g), host.inverse->left_product(g), 0, 0,
+                             /*equal_nan=*/true)
+                  .all()
+                  .item<bool>());
+}
+
 void expect_same_solution(const Solution& own, const Solution& host) {
   EXPECT_EQ(own.z.device(), host.z.device());
   EXPECT_TRUE(torch::isclose(own.z, host.z, 0, 0, /*equal_nan=*/true).all().item<bool>())
@@ -49,6 +59,7 @@ void expect_same_solution(const Solution& own, const Solution& host) {
   EXPECT_EQ(own.report.skipped_updates, host.report.skipped_updates);
   expect_same_samples(own.report, host.report);
   expect_same_traces(own.report, host.report);
+  expect_same_inverse(own, host);
 }
 
 /// The same f on memory of its own, as a recorded one is.
@@ -60,7 +71,8 @@ Problem on_own_memory(const Map& f, const torch::Tensor& like) {
                 return value.copy_(f(z));
               },
           .z_buffer = z,
-          .overwrites_results = true};
+          .overwrites_results = true,
+          .keeps_inverse = true};
 }
 
 }  // namespace
@@ -108,9 +120,10 @@ Solution expect_same_solve(const SolverOptions& options, const Map& f, const tor
     pool.reset_like(start);
     return solve_on_device(problem, options, pool, start);
   };
-  const auto host = by_host({.f = f});
+  const Problem plain{.f = f, .keeps_inverse = true};
+  const auto host = by_host(plain);
   EXPECT_EQ(host.z.device(), start.device());
-  auto device = by_device({.f = f});
+  auto device = by_device(plain);
   expect_same_solution(device, host);
   expect_same_solution(by_host(on_own_memory(f, start)), host);
   expect_same_solution(by_device(on_own_memory(f, start)), host);
@@ -118,8 +131,7 @@ Solution expect_same_solve(const SolverOptions& options, const Map& f, const tor
     problem.f_of_start = image;
     return problem;
   };
-  expect_same_solution(by_device(from_known(on_own_memory(f, start))),
-                       by_host(from_known({.f = f})));
+  expect_same_solution(by_device(from_known(on_own_memory(f, start))), by_host(from_known(plain)));
   return device;
 }
 

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "deq/core/linearization.h"
@@ -21,6 +22,12 @@ AdjointRule implicit_rule(Solver solver);
 
 /// u = g (I + J + … + J^terms). Its residual is not measured: the report has no samples.
 AdjointRule truncated_rule(int64_t terms);
+
+/// u = g H with the inverse of the forward solve, and g where that u is too large or not finite;
+/// the report counts these samples. With `refinement`, u (I − J) = g is solved from there; without,
+/// no residual is measured.
+AdjointRule shine_rule(std::shared_ptr<const SecantInverse> inverse, double fallback,
+                       std::optional<Solver> refinement);
 
 /// A value, z* or f(z*), with gradient: backward calls `rule` and sends u down the graph of f that
 /// `at` was made from. The rule's report lands in `*report`. Everything it needs lives in the

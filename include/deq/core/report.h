@@ -53,6 +53,7 @@ struct Report {
   int64_t ridge_raises = 0;     ///< ill-conditioned small systems solved with a larger ridge
   int64_t skipped_updates = 0;  ///< secant updates whose denominator vanished
   int64_t step_rejections = 0;  ///< trial steps shortened by a line search
+  int64_t fallbacks = 0;        ///< gradients of Shine that were replaced by the Jacobian-free one
 
   /// Counts so many evaluations more, which were made before the solve.
   void shift_evaluations(int64_t by);

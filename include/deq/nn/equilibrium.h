@@ -36,7 +36,7 @@ struct EquilibriumOptions {
   GradientOptions gradient = Implicit{};
   /// With gradients, the layer's value is f(z*), one step further than the solve: training is
   /// stabler where solves do not converge. Costs nothing, since the gradient needs f there anyway;
-  /// Phantom and Unrolled have steps of their own. Without gradients the value is z*.
+  /// Phantom, Unrolled and Reversible have steps of their own. Without gradients the value is z*.
   bool one_more_step = true;
   OnFailure on_failure = OnFailure::Report;
   /// ≥ 0. Under autocast in eval mode without gradients a solve goes on in float32 for so many
@@ -45,7 +45,7 @@ struct EquilibriumOptions {
   Replay replay = Replay::Automatic;
   /// σ ≥ 0. In training mode a solve from the cell's own start begins at z₀ + σε, ε normal numbers
   /// of torch's own generator: a model that learns so gives the same answer from wherever it
-  /// begins. Unrolled steps begin at z₀.
+  /// begins. Unrolled and reversible steps begin at z₀.
   double start_noise = 0;
 };
 
@@ -63,10 +63,14 @@ class EquilibriumPlan {
 
  private:
   friend class EquilibriumImpl;
+  /// The rule of one pass, whose solve brought this inverse if the gradient asks for one.
+  using PassRule = std::function<AdjointRule(std::shared_ptr<const SecantInverse>)>;
+  static PassRule pass_rule(const EquilibriumOptions& options);
+
   EquilibriumOptions options_;
   Solver solver_;
   std::optional<Solver> float32_solver_;
-  AdjointRule rule_;  // empty for Phantom and Unrolled, which backpropagate through their steps
+  PassRule rule_;  // empty for the gradients that go back through steps of their own
 };
 
 /// What one pass through an equilibrium layer gives.
@@ -78,7 +82,7 @@ class Equilibrated {
   /// The first state tensor, for the many cells that have one.
   const torch::Tensor& z() const { return state.front(); }
 
-  /// How the adjoint solve went; status NotRun before backward().
+  /// How the adjoint solve went, or with Reversible the way back; status NotRun before backward().
   const Report& adjoint() const;
 
   /// Whether this pass was replayed, not evaluated.
@@ -104,8 +108,10 @@ class Equilibrated {
 struct Pass {
   State start{};  ///< z₀, e.g. the equilibrium of a similar input; else the cell's
   const EquilibriumPlan* plan = nullptr;  ///< solved and differentiated otherwise
-  const Solver* solver = nullptr;         ///< solved otherwise; an Unrolled layer is solved too
-  Callback callback{};                    ///< called after each iterate of a solve
+  /// Solved otherwise; a layer whose gradient replaces the solver (Unrolled, Reversible) is solved
+  /// too.
+  const Solver* solver = nullptr;
+  Callback callback{};  ///< called after each iterate of a solve
 };
 
 /// The layer z* = f(z*; x). It keeps nothing of a pass: it may be called many times in one graph,
@@ -145,6 +151,8 @@ class EquilibriumImpl : public torch::nn::Module {
                          const StateLayout& layout, const Callback& callback, Solution& solution);
   Equilibrated unroll(const EquilibriumPlan& plan, const Inputs& inputs, const State& z0,
                       const Unrolled& how);
+  Equilibrated step_reversibly(const EquilibriumPlan& plan, const Inputs& inputs, const State& z0,
+                               const Reversible& how);
 
   std::shared_ptr<Cell> cell_;
   EquilibriumPlan plan_;

@@ -98,6 +98,10 @@ class Method {
   virtual void begin() = 0;
   /// From the current iterate, already observed, move on with move_to.
   virtual void step(Iteration& iteration) = 0;
+  /// At the end of a solve: what it has come to know of (I − J)⁻¹. Null where it builds no inverse.
+  virtual std::shared_ptr<const SecantInverse> inverse(const Iteration& /*iteration*/) const {
+    return nullptr;
+  }
 };
 
 }  // namespace deq

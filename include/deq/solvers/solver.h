@@ -40,11 +40,23 @@ struct Problem {
   /// f at the start, where it is known. It is no evaluation then, and the start no result: where
   /// all that follows fails, this is.
   torch::Tensor f_of_start{};
+  /// Whether the solution brings the inverse that the method has built, if it builds one.
+  bool keeps_inverse = false;
+};
+
+/// (I − J)⁻¹ as a solve came to know it on its way, one for every sample. It keeps the solve's
+/// history alive.
+class SecantInverse {
+ public:
+  virtual ~SecantInverse() = default;
+  /// g (I − J)⁻¹ [B, D], approximately, without a product with J.
+  virtual torch::Tensor left_product(const torch::Tensor& g) const = 0;
 };
 
 struct Solution {
   torch::Tensor z;  ///< [B, D], for every sample the iterate with its smallest residual
   Report report;
+  std::shared_ptr<const SecantInverse> inverse{};  ///< where it was asked for, Broyden's; else null
 };
 
 /// A fixed-point solver for batches of problems z = f(z). It may be used from several threads at

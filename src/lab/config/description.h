@@ -71,6 +71,11 @@ constexpr Range from_to_below(double low, double high) {
   return {.low = low, .high = high, .high_open = true};
 }
 
+/// (low, high)
+constexpr Range strictly_between(double low, double high) {
+  return {.low = low, .high = high, .low_open = true, .high_open = true};
+}
+
 /// "a whole number ≥ 1", "a finite number in (0, 1]".
 std::string allowed_whole(const Range& range);
 std::string allowed_number(const Range& range);

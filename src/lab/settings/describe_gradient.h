@@ -28,6 +28,15 @@ template <class Visitor>
 void describe_own(Visitor&, JacobianFree&) {}
 
 template <class Visitor>
+void describe_own(Visitor& v, ShineGradient& gradient) {
+  v.number("fallback", gradient.fallback, above(0),
+           "Where the vector from the forward solve's inverse is longer than so many times the "
+           "loss's gradient, that gradient is taken.");
+  v.flag("refined", gradient.refined,
+         "Whether [solver.adjoint] goes on from that vector, rather than from 0.");
+}
+
+template <class Visitor>
 void describe_own(Visitor& v, Phantom& gradient) {
   v.number("steps", gradient.steps, at_least(1),
            "Damped steps from z* that are backpropagated through.");
@@ -43,6 +52,16 @@ void describe_own(Visitor& v, UnrolledGradient& gradient) {
   v.number("spread", gradient.spread, between(0, 2),
            "Above 0, a training step takes n ~ Poisson(tau) steps, at least 1, where ln tau is "
            "normal with this standard deviation and tau is `steps` in the mean.");
+}
+
+template <class Visitor>
+void describe_own(Visitor& v, Reversible& gradient) {
+  v.number("steps", gradient.steps, at_least(1),
+           "Steps of two evaluations from z₀ that replace the solver, and are undone on the way "
+           "back.");
+  v.number("beta", gradient.beta, strictly_between(0, 1),
+           "How much of f a step takes: y ← (1 − beta) y + beta f(z), then z likewise from y. "
+           "Each step undone loses a factor of 1/(1 − beta)² in precision.");
 }
 
 template <class Visitor>

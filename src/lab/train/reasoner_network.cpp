@@ -36,7 +36,10 @@ models::Reasoner make_reasoner(const ReasoningConfig& config, const PuzzleShape&
 
 EquilibriumPlan solved_with(const EquilibriumPlan& how) {
   auto options = how.options();
-  if (std::holds_alternative<Unrolled>(options.gradient)) options.gradient = JacobianFree{};
+  const auto& gradient = options.gradient;
+  const bool replaces_solver =
+      std::holds_alternative<Unrolled>(gradient) || std::holds_alternative<Reversible>(gradient);
+  if (replaces_solver) options.gradient = JacobianFree{};
   return options;
 }
 

@@ -102,11 +102,10 @@ void StepPasses::backpropagate(int64_t step, const StepPlan& plan, int64_t part,
 /// Plans differ in their phase and budgets only, and keep workspaces worth reusing.
 const EquilibriumPlan& StepPasses::ready(const EquilibriumOptions& how) {
   const auto* unrolled = std::get_if<Unrolled>(&how.gradient);
-  const auto* implicit = std::get_if<Implicit>(&how.gradient);
-  const std::tuple key(how.gradient.index(), max_evals(how.forward),
-                       implicit != nullptr ? max_evals(implicit->solver) : 0,
-                       unrolled != nullptr ? unrolled->steps : 0,
-                       unrolled != nullptr && unrolled->replayed);
+  const auto* adjoint = adjoint_solver(how.gradient);
+  const std::tuple key(
+      how.gradient.index(), max_evals(how.forward), adjoint != nullptr ? max_evals(*adjoint) : 0,
+      unrolled != nullptr ? unrolled->steps : 0, unrolled != nullptr && unrolled->replayed);
   return ready_.try_emplace(key, how).first->second;
 }
 

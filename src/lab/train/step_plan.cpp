@@ -79,8 +79,8 @@ StepPlan plan_step(const Recipe& recipe, const GammaController& controller, int6
                                          random_key(recipe.seed, RandomStream::SolverBudget, step))
                             : 0;
   plan.how.forward = with_more_evals(plan.how.forward, extra + drawn);
-  if (auto* implicit = std::get_if<Implicit>(&plan.how.gradient)) {
-    implicit->solver = with_more_evals(implicit->solver, extra);
+  if (const auto* adjoint = adjoint_solver(plan.how.gradient)) {
+    plan.how.gradient = with_adjoint_evals(plan.how.gradient, max_evals(*adjoint) + extra);
   }
   return plan;
 }

@@ -22,7 +22,7 @@ struct SolverConfig {
   int64_t float32_evals = 0;
   Replay replay = Replay::Automatic;
   SolverOptions forward = Broyden{};
-  SolverOptions adjoint = Broyden{};  ///< used by the implicit gradient only
+  SolverOptions adjoint = Broyden{};  ///< used by the implicit gradient, and by a refined shine
 };
 
 /// The implicit gradient as a configuration names it: its solver is SolverConfig::adjoint, which
@@ -36,9 +36,15 @@ struct UnrolledGradient : Unrolled {
   double spread = 0;  ///< ≥ 0; 0: always `steps`
 };
 
+/// Likewise SHINE's, whose refinement is by SolverConfig::adjoint.
+struct ShineGradient {
+  double fallback = Shine{}.fallback;
+  bool refined = false;
+};
+
 /// [gradient].
-using GradientConfig =
-    std::variant<ImplicitGradient, Truncated, JacobianFree, Phantom, UnrolledGradient>;
+using GradientConfig = std::variant<ImplicitGradient, Truncated, JacobianFree, ShineGradient,
+                                    Phantom, UnrolledGradient, Reversible>;
 
 /// The gradient with its solver, as a layer takes it.
 GradientOptions gradient_options(const GradientConfig& gradient, const SolverOptions& adjoint);
