@@ -196,6 +196,8 @@ void bind_gradients(py::module_& module) {
           "backpropagated", [](auto& o) -> auto& { return o.backpropagated; })
       .field(
           "replayed", [](auto& o) -> auto& { return o.replayed; })
+      .field(
+          "measured", [](auto& o) -> auto& { return o.measured; })
       .done();
 }
 

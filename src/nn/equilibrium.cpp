@@ -318,11 +318,12 @@ Equilibrated EquilibriumImpl::unroll(const EquilibriumPlan& plan, const Inputs& 
   }();
   tape.z_star = unrolled.z.detach();
   tape.replayed = unrolled.replayed;
-  // One more evaluation, so that the report speaks of the state returned.
+  const auto& reported = how.measured ? tape.z_star : unrolled.neighbour;
+  const Problem known{
+      .f = [&](const torch::Tensor&) { return how.measured ? unrolled.neighbour : tape.z_star; }};
   const Solver measure(with_max_evals(plan.options_.forward, 1));
-  const Problem known{.f = [&unrolled](const torch::Tensor&) { return unrolled.f_of_z; }};
-  result.report = measure.solve(known, tape.z_star).report;
-  result.report.shift_evaluations(how.steps);
+  result.report = measure.solve(known, reported).report;
+  result.report.shift_evaluations(how.measured ? how.steps : how.steps - 1);
   result.state = layout.unpack(unrolled.z);
   return result;
 }

@@ -54,6 +54,7 @@ StepPlan plan_step(const Recipe& recipe, const GammaController& controller, int6
                                                         step)) < plan.probability;
   if (auto* unrolled = std::get_if<Unrolled>(&plan.how.gradient)) {
     unrolled->replayed = !plan.penalised;  // the penalty is to have the same dropout masks
+    unrolled->measured = false;  // every step is logged: what is known for nothing is enough
   }
   if (pretraining) return plan;
   const auto extra = extra_evals(train.switching, since_pretraining);
