@@ -68,6 +68,7 @@ TEST_F(SumNormTest, GradientsAreThoseOfDifferencesAndSoAreTheirs) {
   for (const auto over : {Over::Features, Over::Tokens}) {
     const auto value = [&] { return (sum_norm(a, b, over) * g).sum(); };
     const auto gradient = [&] {
+      const torch::AutoGradMode tape(true);  // differences are taken without one
       return torch::autograd::grad({value()}, {a}, {}, /*retain_graph=*/true,
                                    /*create_graph=*/true)[0];
     };
