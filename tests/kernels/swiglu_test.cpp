@@ -40,6 +40,11 @@ class SwiGluTest : public test::Seeded {
   }
 };
 
+at::Tensor own_swiglu(const at::Tensor& x, const at::Tensor& gate_up, const at::Tensor& down,
+                      Over over) {
+  return swiglu(x, gate_up, down, over);
+}
+
 template <class Function>
 test::Operation swiglu_operation(const Function& f, Over over) {
   return [f, over](const test::Variables& v) { return f(v[0], v[1], v[2], over); };
@@ -50,7 +55,7 @@ TEST_F(SwiGluTest, ItAndItsDerivativesAreTheReferences) {
     for (const auto over : {Over::Features, Over::Tokens}) {
       SCOPED_TRACE(fmt::format("{} × {} × {}, {} inside, {}", c.samples, c.tokens, c.features,
                                c.inner, over == Over::Tokens ? "tokens" : "features"));
-      test::expect_derivatives(swiglu_operation(swiglu, over),
+      test::expect_derivatives(swiglu_operation(own_swiglu, over),
                                swiglu_operation(reference::swiglu, over), variables(c, over),
                                draw({c.samples, c.tokens, c.features}));
     }
@@ -65,7 +70,7 @@ TEST_F(SwiGluTest, WeightsThatAreUsedTwiceGetTheirGradientsOnce) {
         return f(f(v[0], v[1], v[2], over), v[1], v[2], over);
       };
     };
-    test::expect_derivatives(twice(swiglu), twice(reference::swiglu),
+    test::expect_derivatives(twice(own_swiglu), twice(reference::swiglu),
                              variables(kSwiGluCases[0], over), draw({3, 9, 8}));
   }
 }
@@ -86,10 +91,23 @@ TEST_F(SwiGluTest, InFloat64ItIsTheFormula) {
 TEST_F(SwiGluTest, ASolveComputesWhatTheTapeDoes) {
   for (const auto over : {Over::Features, Over::Tokens}) {
     const auto given = test::leaves(variables(kSwiGluCases[3], over), at::kFloat);
-    const auto f = swiglu_operation(swiglu, over);
+    const auto f = swiglu_operation(own_swiglu, over);
     const auto taped = f(given);
     const torch::NoGradGuard no_grad;
     EXPECT_TRUE(f(given).equal(taped));
+  }
+}
+
+TEST_F(SwiGluTest, WhatIsMadeAgainIsWhatWouldHaveBeenKept) {
+  for (const auto over : {Over::Features, Over::Tokens}) {
+    const auto given = test::leaves(variables(kSwiGluCases[3], over), at::kFloat);
+    const auto g = draw({4, 20, 33}).to(at::kFloat);
+    const auto gradients = [&](Between between) {
+      return torch::autograd::grad({swiglu(given[0], given[1], given[2], over, between)}, given,
+                                   {g});
+    };
+    const auto kept = gradients(Between::Kept), again = gradients(Between::MadeAgain);
+    for (size_t i = 0; i < kept.size(); ++i) EXPECT_TRUE(again[i].equal(kept[i])) << i;
   }
 }
 
@@ -97,7 +115,7 @@ TEST_F(SwiGluTest, ASolveComputesWhatTheTapeDoes) {
 TEST_F(SwiGluTest, ProductsForTheStateAloneAreTheSame) {
   for (const auto over : {Over::Features, Over::Tokens}) {
     const auto given = test::leaves(variables(kSwiGluCases[0], over), at::kFloat);
-    const auto y = swiglu_operation(swiglu, over)(given);
+    const auto y = swiglu_operation(own_swiglu, over)(given);
     const auto g = draw(y.sizes()).to(at::kFloat);
     const auto alone = torch::autograd::grad({y}, {given[0]}, {g}, /*retain_graph=*/true)[0];
     EXPECT_TRUE(alone.equal(torch::autograd::grad({y}, given, {g})[0]));

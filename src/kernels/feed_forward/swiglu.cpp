@@ -45,12 +45,14 @@ namespace {
 
 struct SwiGlu : torch::autograd::Function<SwiGlu> {
   enum Saved : size_t { kX, kGateUp, kDown, kBoth };
+  static constexpr size_t kArguments = 5;
 
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x,
-                            const at::Tensor& gate_up, const at::Tensor& down, int64_t along) {
+                            const at::Tensor& gate_up, const at::Tensor& down, int64_t along,
+                            bool keeps) {
     const auto over = static_cast<Over>(along);
     const auto both = multiplied(gate_up, x, over);
-    context->save_for_backward({x, gate_up, down, both});
+    context->save_for_backward({x, gate_up, down, keeps ? both : at::Tensor()});
     context->saved_data["over"] = along;
     return multiplied(down, gate(both, over), over);
   }
@@ -63,13 +65,13 @@ struct SwiGlu : torch::autograd::Function<SwiGlu> {
       auto result = plain_gradients(
           *context, {x, gate_up, down}, gradients,
           [over](const tensor_list& v) { return reference::swiglu(v[0], v[1], v[2], over); });
-      result.emplace_back();
+      result.resize(kArguments);
       return result;
     }
     const auto g = gradients[0].contiguous();
-    const auto [for_both, hidden] =
-        gate_backward(multiplied(down.t(), g, over), saved[kBoth], over);
-    tensor_list result(4);
+    const auto both = saved[kBoth].defined() ? saved[kBoth] : multiplied(gate_up, x, over);
+    const auto [for_both, hidden] = gate_backward(multiplied(down.t(), g, over), both, over);
+    tensor_list result(kArguments);
     if (context->needs_input_grad(kX)) result[kX] = multiplied(gate_up.t(), for_both, over);
     if (context->needs_input_grad(kGateUp)) result[kGateUp] = matrix_gradient(for_both, x, over);
     if (context->needs_input_grad(kDown)) result[kDown] = matrix_gradient(g, hidden, over);
@@ -79,13 +81,13 @@ struct SwiGlu : torch::autograd::Function<SwiGlu> {
 
 }  // namespace
 
-at::Tensor swiglu(const at::Tensor& x, const at::Tensor& gate_up, const at::Tensor& down,
-                  Over over) {
+at::Tensor swiglu(const at::Tensor& x, const at::Tensor& gate_up, const at::Tensor& down, Over over,
+                  Between between) {
   // Autocast would cast inside, where the backward does not see it.
   const auto type = compute_type(gate_up);
   const auto rows = x.to(type), in = gate_up.to(type), out = down.to(type);
   if (at::GradMode::is_enabled()) {
-    return SwiGlu::apply(rows, in, out, static_cast<int64_t>(over));
+    return SwiGlu::apply(rows, in, out, static_cast<int64_t>(over), between == Between::Kept);
   }
   return multiplied(out, gate(multiplied(in, rows, over), over), over);
 }

@@ -9,6 +9,7 @@
 
 namespace deq::models {
 
+using kernels::Between;
 using kernels::Over;
 using kernels::sum_norm;
 
@@ -75,12 +76,13 @@ ReasonerLayer::ReasonerLayer(const ReasonerOptions& options, const OptionalGener
   register_module("features", std::make_shared<SwiGlu>(options.width, options, generator));
 }
 
-torch::Tensor ReasonerLayer::forward(torch::Tensor h, Matrices matrices) const {
+torch::Tensor ReasonerLayer::forward(torch::Tensor h, Matrices matrices, Between between) const {
   const auto mixing = matrices.first(SwiGlu::kMatrices);
   h = attention_ ? sum_norm(h, attention_->forward(h, mixing), Over::Features)
                  : kernels::mix_tokens(h, mixing[0], mixing[1]);
   const auto looking = matrices.subspan(SwiGlu::kMatrices);
-  return sum_norm(h, kernels::swiglu(h, looking[0], looking[1], Over::Features), Over::Features);
+  const auto seen = kernels::swiglu(h, looking[0], looking[1], Over::Features, between);
+  return sum_norm(h, seen, Over::Features);
 }
 
 ReasonerBlock::ReasonerBlock(const ReasonerOptions& options, const OptionalGenerator& generator) {
@@ -103,7 +105,10 @@ std::vector<torch::Tensor> ReasonerBlock::matrices(torch::ScalarType type) const
 torch::Tensor ReasonerBlock::forward(torch::Tensor h, Matrices matrices) const {
   for (size_t i = 0; i < layers_.size(); ++i) {
     const auto own = matrices.subspan(i * ReasonerLayer::kMatrices, ReasonerLayer::kMatrices);
-    h = layers_[i]->forward(std::move(h), own);
+    // On a GPU three quarters of what a tape keeps is between the products of the features. Every
+    // other layer makes it again: 6% more arithmetic in a segment of three recursions.
+    const bool again = h.is_cuda() && i % 2 == 0;
+    h = layers_[i]->forward(std::move(h), own, again ? Between::MadeAgain : Between::Kept);
   }
   return h;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "deq/models/reasoner/options.h"
+#include "kernels/feed_forward/swiglu.h"
 #include "models/reasoner/parameters.h"
 
 namespace deq::models {
@@ -45,7 +46,7 @@ class ReasonerLayer : public torch::nn::Module {
 
   ReasonerLayer(const ReasonerOptions& options, const OptionalGenerator& generator);
 
-  torch::Tensor forward(torch::Tensor h, Matrices matrices) const;
+  torch::Tensor forward(torch::Tensor h, Matrices matrices, kernels::Between between) const;
 
  private:
   std::shared_ptr<RotaryAttention> attention_;  // none where a SwiGLU mixes the tokens

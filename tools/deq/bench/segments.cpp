@@ -21,8 +21,8 @@ EquilibriumPlan inference_plan(int64_t recursions) {
 EquilibriumPlan training_plan(int64_t recursions, bool replayed) {
   return EquilibriumOptions{
       .forward = bench_solver("picard", recursions),
-      .gradient =
-          Unrolled{.steps = recursions, .backpropagated = 1, .replayed = true, .measured = false}};
+      .gradient = Unrolled{
+          .steps = recursions, .backpropagated = 1, .replayed = replayed, .measured = false}};
 }
 
 Json measured(Subject& subject, const BenchArguments& arguments) {
