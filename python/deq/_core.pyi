@@ -426,6 +426,7 @@ class Unrolled:
         steps: int = 10,
         backpropagated: int = 0,
         replayed: bool = False,
+        measured: bool = True,
     ) -> None: ...
     def replace(
         self,
@@ -433,6 +434,7 @@ class Unrolled:
         steps: int = ...,
         backpropagated: int = ...,
         replayed: bool = ...,
+        measured: bool = ...,
     ) -> Self:
         """The same with these fields changed."""
 
@@ -445,6 +447,8 @@ class Unrolled:
     def backpropagated(self) -> int: ...
     @property
     def replayed(self) -> bool: ...
+    @property
+    def measured(self) -> bool: ...
     def __eq__(self, other: object) -> bool: ...
     def __hash__(self) -> int: ...
 

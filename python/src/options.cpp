@@ -206,6 +206,8 @@ void bind_gradients(py::module_& module) {
           "backpropagated", [](auto& o) -> auto& { return o.backpropagated; })
       .field(
           "replayed", [](auto& o) -> auto& { return o.replayed; })
+      .field(
+          "measured", [](auto& o) -> auto& { return o.measured; })
       .done();
   gradient<Reversible>(module, "Reversible",
                        "No solver: `steps` steps y ← (1 − β) y + β f(z), z ← (1 − β) z + β f(y), "

@@ -94,7 +94,7 @@ AdjointRule throwing(AdjointRule rule) {
   };
 }
 
-/// Of steps without a solver: that of the state they came to, by one more evaluation.
+/// Of steps without a solver: that of the state z, whose image is known.
 Report report_of_steps(const EquilibriumOptions& options, const torch::Tensor& z,
                        const torch::Tensor& f_of_z, int64_t evaluations) {
   const Solver measure(with_max_evals(options.forward, 1));
@@ -396,7 +396,10 @@ Equilibrated EquilibriumImpl::unroll(const EquilibriumPlan& plan, const Inputs& 
   }();
   tape.z_star = unrolled.z.detach();
   tape.replayed = unrolled.replayed;
-  result.report = report_of_steps(plan.options_, tape.z_star, unrolled.f_of_z, how.steps);
+  const auto& before = how.measured ? tape.z_star : unrolled.neighbour;
+  const auto& after = how.measured ? unrolled.neighbour : tape.z_star;
+  result.report =
+      report_of_steps(plan.options_, before, after, how.measured ? how.steps : how.steps - 1);
   result.state = layout.unpack(unrolled.z);
   return result;
 }

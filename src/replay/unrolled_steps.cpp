@@ -1,14 +1,17 @@
 #include "replay/unrolled_steps.h"
 
+#include <utility>
+
 namespace deq {
 
 UnrolledSteps unrolled_steps(const BoundStep& f, torch::Tensor z, const Unrolled& how) {
+  torch::Tensor before;
   for (int64_t k = 0; k < how.steps; ++k) {
     const torch::AutoGradMode grad(torch::GradMode::is_enabled() && k >= how.without_gradient());
-    z = f(z);
+    before = std::exchange(z, f(z));
   }
   const torch::NoGradGuard constant;
-  return {.z = z, .f_of_z = f(z.detach())};
+  return {.z = z, .neighbour = how.measured ? f(z.detach()) : before.detach()};
 }
 
 UnrolledSteps ReplayedSteps::operator()(const std::shared_ptr<Cell>& cell, const Inputs& inputs,
@@ -17,7 +20,7 @@ UnrolledSteps ReplayedSteps::operator()(const std::shared_ptr<Cell>& cell, const
   std::shared_ptr<ReplayedFunction> function;
   {
     const std::lock_guard lock(mutex_);
-    auto& known = by_steps_[{how.steps, how.without_gradient()}];
+    auto& known = by_steps_[{how.steps, how.without_gradient(), how.measured}];
     if (!known) {
       const auto evaluate = [cell, how, parts = static_cast<std::ptrdiff_t>(z0.size())](
                                 const ReplayedFunction::Tensors& given) {
@@ -27,7 +30,7 @@ UnrolledSteps ReplayedSteps::operator()(const std::shared_ptr<Cell>& cell, const
                           .layout = layout,
                           .context = cell->prepare(Inputs(given.begin() + parts, given.end()))};
         const auto result = unrolled_steps(f, layout.pack(start), how);
-        return torch::stack({result.z, result.f_of_z});
+        return torch::stack({result.z, result.neighbour});
       };
       known = std::make_shared<ReplayedFunction>(
           std::vector<std::shared_ptr<torch::nn::Module>>{cell}, evaluate);
@@ -39,7 +42,7 @@ UnrolledSteps ReplayedSteps::operator()(const std::shared_ptr<Cell>& cell, const
   given.insert(given.end(), inputs.begin(), inputs.end());
   bool replayed = false;
   const auto both = (*function)(given, replay, key, &replayed);
-  return {.z = both[0], .f_of_z = both[1].detach(), .replayed = replayed};
+  return {.z = both[0], .neighbour = both[1].detach(), .replayed = replayed};
 }
 
 void ReplayedSteps::forget() {

@@ -3,7 +3,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <utility>
+#include <tuple>
 
 #include "deq/adjoint/options.h"
 #include "replay/recorded_step.h"
@@ -12,8 +12,9 @@
 namespace deq {
 
 struct UnrolledSteps {
-  torch::Tensor z;       ///< after the last step, with its graph
-  torch::Tensor f_of_z;  ///< one step further, without
+  torch::Tensor z;  ///< after the last step, with its graph
+  /// One step away from z, without: further where `Unrolled::measured`, else before it.
+  torch::Tensor neighbour;
   bool replayed = false;
 };
 
@@ -29,8 +30,8 @@ class ReplayedSteps {
 
  private:
   std::mutex mutex_;
-  // By the number of steps and of those without gradient.
-  std::map<std::pair<int64_t, int64_t>, std::shared_ptr<ReplayedFunction>> by_steps_;
+  // By the number of steps, of those without gradient, and by whether they are measured.
+  std::map<std::tuple<int64_t, int64_t, bool>, std::shared_ptr<ReplayedFunction>> by_steps_;
 };
 
 }  // namespace deq

@@ -157,6 +157,27 @@ TEST_F(OtherGradients, UnrolledReportsTheStateItReturns) {
   EXPECT_EQ(eq.report.trace.back().evaluations, eq.report.evaluations);
 }
 
+TEST_F(OtherGradients, UnrolledReportsTheStateBeforeForNothing) {
+  Equilibrium layer(problem_.cell,
+                    EquilibriumOptions{.gradient = Unrolled{.steps = 4, .measured = false}});
+  const auto steps = problem_.cell->steps.load();
+  const auto eq = layer->forward({x_}, {.start = {weights_}});
+  EXPECT_EQ(problem_.cell->steps, steps + 4);
+  EXPECT_EQ(eq.report.evaluations, 4);
+  auto before = weights_;
+  for (int k = 0; k < 3; ++k) before = f(before);
+  EXPECT_LT(test::relative_difference(eq.z(), f(before)), 1e-14);
+  const auto residual =
+      test::residuals([&](const torch::Tensor& z) { return f(z); }, before.detach());
+  for (int64_t b = 0; b < kOtherGradientsBatch; ++b) {
+    const auto& sample = eq.report.samples[static_cast<size_t>(b)];
+    EXPECT_NEAR(sample.relative, residual.relative[b].item<double>(), 1e-12);
+    EXPECT_EQ(sample.evaluations, 4);
+  }
+  // What is linearised is the state returned all the same.
+  EXPECT_TRUE(eq.linearization().z().equal(eq.z().detach()));
+}
+
 TEST_F(OtherGradients, UnrolledLayersCanBeSolvedToo) {
   Equilibrium layer(problem_.cell, EquilibriumOptions{.gradient = Unrolled{.steps = 2}});
   const Solver solver(kTight);

@@ -89,7 +89,8 @@ TEST_F(RecordedStepTest, GivesTheSameStateAndGradients) {
         GradientOptions(JacobianFree{}), GradientOptions(Shine{}),
         GradientOptions(Shine{.refinement = tight()}), GradientOptions(Phantom{.steps = 3}),
         GradientOptions(Reversible{.steps = 3}), GradientOptions(Unrolled{.steps = 20}),
-        GradientOptions(Unrolled{.steps = 20, .replayed = true})}) {
+        GradientOptions(Unrolled{.steps = 20, .replayed = true}),
+        GradientOptions(Unrolled{.steps = 20, .replayed = true, .measured = false})}) {
     for (const int64_t probes : {0, 1, 3}) {
       SCOPED_TRACE(fmt::format("{}, probes = {}", gradient_name(gradient), probes));
       auto replaying = layer(gradient);

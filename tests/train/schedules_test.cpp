@@ -124,6 +124,7 @@ TEST(StepPlan, UnrolledStepsAreReplayedWhereNoPenaltyNeedsTheirMasks) {
   for (int64_t step = 0; step < 100; ++step) {
     const auto how = plan(recipe, step);
     EXPECT_EQ(std::get<Unrolled>(how.how.gradient).replayed, !how.penalised);
+    EXPECT_FALSE(std::get<Unrolled>(how.how.gradient).measured) << "training pays for no report";
     penalised += how.penalised ? 1 : 0;
   }
   EXPECT_GT(penalised, 0);

@@ -12,6 +12,7 @@
 namespace deq::lab::cli {
 
 Trace::Trace(std::string path) : path_(std::move(path)) {
+  if (!asked_for()) return;
   const auto folder = std::filesystem::absolute(path_).parent_path();
   require<UsageError>(std::filesystem::is_directory(folder), "--trace {}: there is no folder {}",
                       path_, folder.string());

@@ -10,7 +10,8 @@ namespace deq::lab::cli {
 /// write(), none is written.
 class Trace {
  public:
-  /// Throws UsageError where the folder of `path` is missing, before anything is traced.
+  /// An empty path asks for none. Throws UsageError where the folder of `path` is missing, before
+  /// anything is traced.
   explicit Trace(std::string path);
   ~Trace();
 
@@ -19,8 +20,8 @@ class Trace {
   Trace(Trace&&) = delete;
   Trace& operator=(Trace&&) = delete;
 
+  bool asked_for() const { return !path_.empty(); }
   void begin(const torch::Device& device);
-  bool running() const { return running_; }
   void write();  ///< ends it
 
  private:

@@ -9,20 +9,16 @@ constexpr int64_t kBefore = 60, kTraced = 4;
 
 }  // namespace
 
-TracedSteps::TracedSteps(const std::string& path, torch::Device device) : device_(device) {
-  if (!path.empty()) trace_.emplace(path);
-}
-
 void TracedSteps::after(const StepNews& news) {
-  if (!trace_ || news.phase != TrainingPhase::Training) return;
+  if (!missing() || news.phase != TrainingPhase::Training) return;
   ++steps_;
   if (steps_ == kBefore) {
     wait_for(device_);
-    trace_->begin(device_);
+    trace_.begin(device_);
   } else if (steps_ == kBefore + kTraced) {
     wait_for(device_);
-    trace_->write();
-    trace_.reset();
+    trace_.write();
+    written_ = true;
   }
 }
 

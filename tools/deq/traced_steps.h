@@ -2,7 +2,6 @@
 
 #include <torch/types.h>
 
-#include <optional>
 #include <string>
 
 #include "deq/lab/train/trainer.h"
@@ -15,17 +14,18 @@ namespace deq::lab::cli {
 class TracedSteps {
  public:
   /// An empty path traces nothing.
-  TracedSteps(const std::string& path, torch::Device device);
+  TracedSteps(const std::string& path, torch::Device device) : trace_(path), device_(device) {}
 
   void after(const StepNews& news);
 
   /// Whether a trace was asked for and the training ended before it was written.
-  bool missing() const { return trace_.has_value(); }
+  bool missing() const { return trace_.asked_for() && !written_; }
 
  private:
-  std::optional<Trace> trace_;
+  Trace trace_;
   torch::Device device_;
   int64_t steps_ = 0;  // after the pretraining, of this call
+  bool written_ = false;
 };
 
 }  // namespace deq::lab::cli

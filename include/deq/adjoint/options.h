@@ -51,6 +51,9 @@ struct Unrolled {
   int64_t steps = 10;          ///< steps ≥ 1
   int64_t backpropagated = 0;  ///< only through the last so many of them, ≤ steps; 0: through all
   bool replayed = false;       ///< on a GPU as one graph: faster, and differentiable once only
+  /// One evaluation more, so that the report is about the state returned. Otherwise it is about the
+  /// state before the last step, whose image is known.
+  bool measured = true;
 
   int64_t without_gradient() const { return backpropagated == 0 ? 0 : steps - backpropagated; }
 };

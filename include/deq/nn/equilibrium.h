@@ -77,7 +77,7 @@ class EquilibriumPlan {
 class Equilibrated {
  public:
   State state;    ///< z*, or with gradient f(z*): EquilibriumOptions::one_more_step
-  Report report;  ///< how the solve went; its residuals are those of z*
+  Report report;  ///< how the solve went; its residuals are those of z* (see Unrolled::measured)
 
   /// The first state tensor, for the many cells that have one.
   const torch::Tensor& z() const { return state.front(); }

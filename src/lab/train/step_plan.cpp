@@ -70,6 +70,7 @@ StepPlan plan_step(const Recipe& recipe, const GammaController& controller, int6
         drawn_from(*random, random_key(recipe.seed, RandomStream::UnrolledSteps, step));
   } else if (auto* unrolled = std::get_if<Unrolled>(&plan.how.gradient)) {
     unrolled->replayed = !plan.penalised;  // the penalty is to have the same dropout masks
+    unrolled->measured = false;  // every step is logged: what is known for nothing is enough
   }
   if (pretraining) return plan;
   plan.how.start_noise = train.start_noise;

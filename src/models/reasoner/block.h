@@ -3,52 +3,53 @@
 #include <torch/nn/module.h>
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "deq/models/reasoner/options.h"
+#include "kernels/feed_forward/swiglu.h"
 #include "models/reasoner/parameters.h"
 
 namespace deq::models {
 
-/// x / √(mean x² + 1e-5) along a dimension, without a gain.
-torch::Tensor rms_norm(const torch::Tensor& x, int64_t dim);
+/// Matrices in the order in which a block registers them: its own, or the same in another type.
+using Matrices = std::span<const torch::Tensor>;
 
-/// down(silu(gate) ⊙ up) with [gate, up] = gate_up(x), of matrices without biases, along one of the
-/// two last dimensions of x.
+/// The matrices of down(silu(gate) ⊙ up) with [gate, up] = gate_up(x).
 class SwiGlu : public torch::nn::Module {
  public:
+  static constexpr size_t kMatrices = 2;
+
   /// `width` numbers in and out.
   SwiGlu(int64_t width, const ReasonerOptions& options, const OptionalGenerator& generator);
-
-  torch::Tensor over_features(const torch::Tensor& x) const;
-  torch::Tensor over_tokens(const torch::Tensor& x) const;
-
- private:
-  torch::Tensor gate_up_, down_;
 };
 
 /// Each token looks at all, at heads of features that are turned by its position.
 class RotaryAttention : public torch::nn::Module {
  public:
+  static constexpr size_t kMatrices = 2;
+
   RotaryAttention(const ReasonerOptions& options, const OptionalGenerator& generator);
 
-  torch::Tensor forward(const torch::Tensor& x) const;
+  torch::Tensor forward(const torch::Tensor& x, Matrices matrices) const;
 
  private:
   int64_t heads_;
-  torch::Tensor qkv_, out_, cosines_, sines_;
+  torch::Tensor cosines_, sines_;
 };
 
 /// Tokens mixed, then each looked at by itself; a norm after each of the two sums.
 class ReasonerLayer : public torch::nn::Module {
  public:
+  static constexpr size_t kMatrices = SwiGlu::kMatrices + SwiGlu::kMatrices;
+  static_assert(RotaryAttention::kMatrices == SwiGlu::kMatrices);
+
   ReasonerLayer(const ReasonerOptions& options, const OptionalGenerator& generator);
 
-  torch::Tensor forward(torch::Tensor h) const;
+  torch::Tensor forward(torch::Tensor h, Matrices matrices, kernels::Between between) const;
 
  private:
-  std::shared_ptr<SwiGlu> tokens_, features_;
-  std::shared_ptr<RotaryAttention> attention_;  // in place of the former
+  std::shared_ptr<RotaryAttention> attention_;  // none where a SwiGLU mixes the tokens
 };
 
 /// The network that a reasoner applies again and again.
@@ -56,7 +57,10 @@ class ReasonerBlock : public torch::nn::Module {
  public:
   ReasonerBlock(const ReasonerOptions& options, const OptionalGenerator& generator);
 
-  torch::Tensor forward(torch::Tensor h) const;
+  /// In this type, laid out as a GPU multiplies them fastest; on the tape.
+  std::vector<torch::Tensor> matrices(torch::ScalarType type) const;
+
+  torch::Tensor forward(torch::Tensor h, Matrices matrices) const;
 
  private:
   std::vector<std::shared_ptr<ReasonerLayer>> layers_;

@@ -1,5 +1,10 @@
 #include "deq/models/reasoner/cell.h"
 
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "core/autocast.h"
 #include "core/require.h"
 #include "models/reasoner/block.h"
 
@@ -23,28 +28,41 @@ State ReasonerCellImpl::initial_state(const Inputs& inputs) {
   return {zeros, zeros};
 }
 
+// The puzzle, the noise of every update if there is any, and under autocast the block's matrices:
+// those of a solve are cast once.
 Context ReasonerCellImpl::prepare(const Inputs& inputs) {
   check(inputs);
-  Context context{inputs[0]};
-  if (!is_training() || options_.noise == 0) return context;
-  for (int64_t update = 0; update <= options_.inner_steps; ++update) {
-    context.push_back(torch::randn_like(inputs[0].detach()) * options_.noise);
+  const auto type = compute_type(inputs[0]);
+  Context context{inputs[0].to(type)};
+  if (is_training() && options_.noise > 0) {
+    for (int64_t update = 0; update <= options_.inner_steps; ++update) {
+      context.push_back(torch::randn_like(context[0].detach()) * options_.noise);
+    }
+  }
+  if (type != inputs[0].scalar_type()) {
+    for (auto& matrix : block_->matrices(type)) context.push_back(std::move(matrix));
   }
   return context;
 }
 
 State ReasonerCellImpl::step(const State& state, const Context& context) {
+  const auto cast = std::ranges::find(context, 2, &torch::Tensor::dim);
+  const auto own = cast == context.end() ? block_->parameters() : std::vector<torch::Tensor>{};
+  const Matrices matrices = own.empty() ? Matrices(cast, context.end()) : Matrices(own);
+  const bool noisy = cast - context.begin() > 1;
   const auto update = [&](const torch::Tensor& s, const torch::Tensor& seen, int64_t number) {
-    auto next = block_->forward(seen).to(s.scalar_type());
+    auto next = block_->forward(seen, matrices);
     if (options_.damping < 1) next = torch::lerp(s, next, options_.damping);
-    const auto noise = static_cast<size_t>(number + 1);
-    return noise < context.size() ? next + context[noise] : next;
+    return noisy ? next + context[static_cast<size_t>(number + 1)] : next;
   };
-  auto y = state[0], z = state[1];
+  // Between two states all is computed in one type.
   const auto& x = context[0];
-  for (int64_t k = 0; k < options_.inner_steps; ++k) z = update(z, z + (y + x), k);
+  auto y = state[0].to(x.scalar_type()), z = state[1].to(x.scalar_type());
+  const auto injected = y + x;
+  for (int64_t k = 0; k < options_.inner_steps; ++k) z = update(z, z + injected, k);
   y = update(y, y + z, options_.inner_steps);
-  return {y, z};
+  const auto kept = state[0].scalar_type();
+  return {y.to(kept), z.to(kept)};
 }
 
 std::optional<ReplayKey> ReasonerCellImpl::replay_key() const {

@@ -34,6 +34,11 @@ CLI::App* add_subject(CLI::App& bench, const char* name, const char* what,
   return command;
 }
 
+void add_trace(CLI::App& command, BenchArguments& arguments) {
+  command.add_option("--trace", arguments.trace,
+                     "also write what host and device do in an inference and in steps");
+}
+
 CLI::App* add_model(CLI::App& bench, const char* name, const char* what,
                     const std::shared_ptr<BenchArguments>& arguments) {
   auto* command = add_subject(bench, name, what, arguments);
@@ -44,8 +49,7 @@ CLI::App* add_model(CLI::App& bench, const char* name, const char* what,
       ->add_option("--adjoint", arguments->adjoint, "products of a training step's adjoint solve")
       ->capture_default_str()
       ->check(positive_whole_number);
-  command->add_option("--trace", arguments->trace,
-                      "also write what host and device do in an inference and two steps");
+  add_trace(*command, *arguments);
   command->add_option("--inference", arguments->inference, "evaluations without gradient")
       ->capture_default_str()
       ->check(positive_whole_number);
@@ -79,6 +83,24 @@ void add_bench(CLI::App& program) {
     bench_model(*transformer_subject(text->pre_ln, text->batch, usable_device(text->device),
                                      text->precision),
                 *text);
+  });
+
+  const auto puzzles = std::make_shared<BenchArguments>(BenchArguments{.batch = 768, .forward = 3});
+  const auto sizes = std::make_shared<ReasonerSizes>();
+  auto* reasoner = add_subject(*command, "reasoner",
+                               "Segments of the Equilibrium Reasoner on random puzzles.", puzzles);
+  add_trace(*reasoner, *puzzles);
+  reasoner->add_option("--cells", sizes->tokens, "of a puzzle")
+      ->capture_default_str()
+      ->check(positive_whole_number);
+  reasoner->add_option("--width", sizes->width, "features of a cell")
+      ->capture_default_str()
+      ->check(positive_whole_number);
+  reasoner->add_flag("--attention", sizes->attention, "cells see each other by attention");
+  reasoner->callback([puzzles, sizes] {
+    sizes->batch = puzzles->batch;
+    bench_segments(*reasoner_subject(*sizes, usable_device(puzzles->device), puzzles->precision),
+                   *puzzles);
   });
 
   const auto slabs = std::make_shared<BenchArguments>(BenchArguments{.batch = 96, .forward = 8});

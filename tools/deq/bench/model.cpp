@@ -1,16 +1,10 @@
 #include <fmt/format.h>
-#include <torch/autograd.h>
 
 #include <iostream>
-#include <optional>
 
 #include "bench/measurements.h"
+#include "bench/passes.h"
 #include "bench/stopwatch.h"
-#include "bench/traffic.h"
-#include "deq/jacobian/frobenius.h"
-#include "deq/lab/train/optimiser.h"
-#include "lab/base/device.h"
-#include "lab/train/memory.h"
 #include "trace.h"
 
 namespace deq::lab::cli {
@@ -25,47 +19,46 @@ constexpr double kNeverMet = 1e-30;
 class Measurement {
  public:
   Measurement(Subject& subject, const BenchArguments& arguments)
-      : subject_(subject),
-        arguments_(arguments),
-        device_(usable_device(arguments.device)),
-        optimiser_(Adam{}, trainable(subject.model())) {}
+      : subject_(subject), arguments_(arguments), passes_(subject, arguments) {}
 
   Json measure() {
-    std::optional<Trace> trace;  // refused before the measuring, if at all
-    if (!arguments_.trace.empty()) trace.emplace(arguments_.trace);
+    Trace trace(arguments_.trace);  // refused before the measuring, if at all
     auto result = measured();
-    if (trace) write(*trace);
+    if (trace.asked_for()) write(trace);
     return result;
   }
 
  private:
   Json measured() {
+    const auto& device = passes_.device();
     Json result{{"subject", subject_.name()},
-                {"device", instructions_of(device_)},
+                {"device", instructions_of(device)},
                 {"solver", arguments_.solver}};
-    const TensorFloat32Scope products(arguments_.precision, device_);
-    const auto ceilings = measure_ceilings(device_, product_type(arguments_.precision));
+    const TensorFloat32Scope products(arguments_.precision, device);
+    const auto ceilings = measure_ceilings(device, product_type(arguments_.precision));
     const auto n = arguments_.inference;
-    const double solve = inference_ms(n), longer = inference_ms(2 * n);
+    const double solve = passes_.inference_ms(plan(n, 1));
+    const double longer = passes_.inference_ms(plan(2 * n, 1));
     const double evaluation = (longer - solve) / static_cast<double>(n);
     const auto back = arguments_.adjoint;
     result["inference_evaluations"] = n;
     result["inference_ms"] = solve;
-    result["inference_asking_ms"] = inference_ms(n, kNeverMet);
+    result["inference_asking_ms"] = passes_.inference_ms(plan(n, 1, kNeverMet));
     result["evaluation_ms"] = evaluation;
-    result["inference_mib"] = peak([&] { infer(plan(n, 1)); });
-    const double step = step_ms(arguments_.forward, back, false);
-    const double more_products = step_ms(arguments_.forward, 2 * back, false);
+    result["inference_mib"] = passes_.peak_mib([&] { passes_.infer(plan(n, 1)); });
+    const auto how = plan(arguments_.forward, back);
+    const double step = passes_.step_ms(how);
+    const double more_products = passes_.step_ms(plan(arguments_.forward, 2 * back));
     result["step_evaluations"] = {arguments_.forward, back};
     result["step_ms"] = step;
     result["product_ms"] = (more_products - step) / static_cast<double>(back);
     // Before the graphs of a penalty are recorded, which stay.
-    result["step_mib"] = peak([&] { train(plan(arguments_.forward, back), false); });
-    const double with_term = step_ms(arguments_.forward, back, true);
+    result["step_mib"] = passes_.peak_mib([&] { passes_.train(how); });
+    const double with_term = passes_.step_ms(how, true);
     result["step_with_term_ms"] = with_term;
     result["term_ratio"] = with_term / step;
-    result["step_with_term_mib"] = peak([&] { train(plan(arguments_.forward, back), true); });
-    const double flops = subject_.flops_of_f(), bytes = bytes_of_f();
+    result["step_with_term_mib"] = passes_.peak_mib([&] { passes_.train(how, true); });
+    const double flops = subject_.flops_of_f(), bytes = passes_.bytes_of_f(plan(1, 1));
     result["flops_of_f"] = flops;
     result["flops_per_s"] = flops / (1e-3 * evaluation);
     result["ceiling_flops_per_s"] = ceilings.flops;
@@ -81,71 +74,21 @@ class Measurement {
         .gradient = Implicit{.solver = bench_solver(arguments_.solver, adjoint)}};
   }
 
-  void infer(const EquilibriumPlan& how) {
-    const torch::NoGradGuard no_grad;
-    const PrecisionScope precision(arguments_.precision, device_);
-    subject_.model().eval();
-    subject_.forward(how);
-  }
-
-  /// A pass without gradients is linearised by an evaluation of its own, which no graph replays.
-  double bytes_of_f() {
-    const PrecisionScope precision(arguments_.precision, device_);
-    subject_.model().eval();
-    const auto pass = [&] {
-      const torch::NoGradGuard no_grad;
-      return subject_.forward(plan(1, 1));
-    }();
-    return bytes_moved([&] { pass.equilibria[0].linearization(); });
-  }
-
-  void train(const EquilibriumPlan& how, bool penalised) {
-    subject_.model().train();
-    optimiser_.zero_grad();
-    TaskPass pass;
-    torch::Tensor loss;
-    {
-      const PrecisionScope precision(arguments_.precision, device_);
-      pass = subject_.forward(how);
-      loss = pass.loss;
-      if (penalised) loss = loss + jacobian_penalty(pass.equilibria[0].linearization());
-    }
-    torch::autograd::backward({loss}, {}, {}, false, optimiser_.parameters());
-    optimiser_.step(0.0);  // the work of a step, the weights of the first
-  }
-
-  double inference_ms(int64_t evaluations, double rtol = 0) {
-    const auto how = plan(evaluations, 1, rtol);
-    return median_ms(device_, arguments_.repeats, [&] { infer(how); });
-  }
-
-  double step_ms(int64_t forward, int64_t adjoint, bool penalised) {
-    const auto how = plan(forward, adjoint);
-    return median_ms(device_, arguments_.repeats, [&] { train(how, penalised); });
-  }
-
   /// An inference and a step as they are after all those that were measured.
   void write(Trace& trace) {
     const auto inference = plan(arguments_.inference, 1);
     const auto step = plan(arguments_.forward, arguments_.adjoint);
-    trace.begin(device_);
-    infer(inference);
-    train(step, false);
-    train(step, true);
-    wait_for(device_);
+    trace.begin(passes_.device());
+    passes_.infer(inference);
+    passes_.train(step);
+    passes_.train(step, true);
+    wait_for(passes_.device());
     trace.write();
-  }
-
-  double peak(const std::function<void()>& work) const {
-    reset_peak_memory(device_);
-    work();
-    return peak_memory_mib(device_);
   }
 
   Subject& subject_;
   const BenchArguments& arguments_;
-  torch::Device device_;
-  Optimiser optimiser_;
+  Passes passes_;
 };
 
 void print(const Json& result) {

@@ -7,7 +7,9 @@
 #include <regex>
 
 #include "deq/models/mdeq/mdeq.h"
+#include "deq/models/reasoner/reasoner.h"
 #include "deq/models/transformer/transformer.h"
+#include "lab/train/puzzle_loss.h"
 
 namespace deq::lab::cli {
 namespace {
@@ -128,6 +130,63 @@ class TransformerSubject final : public Subject {
   models::TransformerMemory memory_;
 };
 
+class ReasonerSubject final : public Subject {
+ public:
+  ReasonerSubject(const ReasonerSizes& sizes, const torch::Device& device, Precision precision)
+      : sizes_(sizes) {
+    torch::manual_seed(kSeed);
+    model_ = models::Reasoner(models::ReasonerOptions{.tokens = sizes.tokens,
+                                                      .width = sizes.width,
+                                                      .attention = sizes.attention,
+                                                      .damping = 0.95,
+                                                      .noise = 0.01,
+                                                      .start = models::ReasonerStart::Random});
+    model_->to(device, storage_type(precision));
+    const auto whole = torch::TensorOptions(device).dtype(torch::kInt64);
+    const std::vector<int64_t> shape{sizes.batch, sizes.tokens};
+    questions_ = torch::randint(model_->options().vocabulary, shape, whole);
+    answers_ = torch::randint(model_->options().vocabulary, shape, whole);
+    right_ = torch::zeros({sizes.batch}, whole.dtype(torch::kFloat32));
+    start_ = model_->start_of(questions_);
+  }
+
+  std::string name() const override {
+    return fmt::format("Equilibrium Reasoner{}, {} puzzles of {} cells, width {}",
+                       sizes_.attention ? " with attention" : "", sizes_.batch, sizes_.tokens,
+                       sizes_.width);
+  }
+  torch::nn::Module& model() override { return *model_; }
+
+  TaskPass forward(const EquilibriumPlan& how) override {
+    auto output = model_->forward(questions_, start_, how);
+    const auto logits = output.logits.to(torch::kFloat32);
+    const auto settled = torch::nn::functional::binary_cross_entropy_with_logits(
+        output.settled.to(torch::kFloat32), right_);
+    return {.loss = cell_losses(logits, answers_, CellLoss::Stablemax).mean() + 0.5 * settled,
+            .equilibria = {std::move(output.equilibrium)}};
+  }
+
+  double flops_of_f() override {
+    double pairs = 0;  // of a weight and a number that it multiplies
+    for (const auto& item : model_->cell()->named_parameters()) {
+      const bool mixes = item.key().find(".tokens.") != std::string::npos;
+      pairs += static_cast<double>(item.value().numel() * (mixes ? sizes_.width : sizes_.tokens));
+    }
+    if (sizes_.attention) {  // scores, and what is seen
+      pairs += static_cast<double>(2 * model_->options().layers * sizes_.tokens * sizes_.tokens *
+                                   sizes_.width);
+    }
+    const auto applications = static_cast<double>(model_->options().inner_steps + 1);
+    return 2 * static_cast<double>(sizes_.batch) * applications * pairs;
+  }
+
+ private:
+  ReasonerSizes sizes_;
+  models::Reasoner model_{nullptr};
+  torch::Tensor questions_, answers_, right_;
+  State start_;
+};
+
 }  // namespace
 
 std::unique_ptr<Subject> mdeq_subject(const std::string& preset, int64_t batch,
@@ -138,6 +197,11 @@ std::unique_ptr<Subject> mdeq_subject(const std::string& preset, int64_t batch,
 std::unique_ptr<Subject> transformer_subject(bool pre_ln, int64_t batch,
                                              const torch::Device& device, Precision precision) {
   return std::make_unique<TransformerSubject>(pre_ln, batch, device, precision);
+}
+
+std::unique_ptr<Subject> reasoner_subject(const ReasonerSizes& sizes, const torch::Device& device,
+                                          Precision precision) {
+  return std::make_unique<ReasonerSubject>(sizes, device, precision);
 }
 
 }  // namespace deq::lab::cli

@@ -33,4 +33,12 @@ std::unique_ptr<Subject> mdeq_subject(const std::string& preset, int64_t batch,
 std::unique_ptr<Subject> transformer_subject(bool pre_ln, int64_t batch,
                                              const torch::Device& device, Precision precision);
 
+/// The Equilibrium Reasoner on random puzzles; at its published size by default.
+struct ReasonerSizes {
+  int64_t batch = 768, tokens = 81, width = 512;
+  bool attention = false;
+};
+std::unique_ptr<Subject> reasoner_subject(const ReasonerSizes& sizes, const torch::Device& device,
+                                          Precision precision);
+
 }  // namespace deq::lab::cli
