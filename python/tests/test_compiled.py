@@ -19,6 +19,7 @@ GRADIENTS = [
     deq.JacobianFree(),
     deq.Phantom(steps=3),
     deq.Unrolled(steps=3),
+    deq.Reversible(steps=3),
 ]
 
 

@@ -116,8 +116,8 @@ TEST(ConfigMessages, KeysOfAnotherMethod) {
             "\"anderson\", \"broyden\", \"limited-broyden\", not with \"picard\" (whose own keys "
             "are: damping)");
   EXPECT_EQ(message("[gradient]\nsteps = 5\n"),
-            "x.toml:3: gradient.steps = 5: this key goes with gradient.name = \"phantom\" or "
-            "\"unrolled\", not with \"implicit\" (which has no keys of its own)");
+            "x.toml:3: gradient.steps = 5: this key goes with gradient.name = one of \"phantom\", "
+            "\"unrolled\", \"reversible\", not with \"implicit\" (which has no keys of its own)");
   EXPECT_EQ(message("[solver.forward]\nline_search = true\n", {"solver.forward.name=anderson"}),
             "x.toml:3: solver.forward.line_search = true: this key goes with solver.forward.name = "
             "\"broyden\", not with \"anderson\" (whose own keys are: memory, beta, ridge, "

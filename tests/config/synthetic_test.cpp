@@ -143,8 +143,7 @@ TEST(SyntheticConfig, ARefinedShineHasTheAdjointSolver) {
     const SyntheticConfig config = parse_synthetic(
         "", {"gradient.name=shine", "gradient.fallback=2.5", "solver.adjoint.max_evals=3",
              std::string("gradient.refined=") + (refined ? "true" : "false")});
-    const auto shine =
-        std::get<Shine>(gradient_options(config.gradient, config.solver.adjoint));
+    const auto shine = std::get<Shine>(gradient_options(config.gradient, config.solver.adjoint));
     EXPECT_EQ(shine.fallback, 2.5);
     ASSERT_EQ(shine.refinement.has_value(), refined);
     if (refined) {

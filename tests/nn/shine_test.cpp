@@ -78,9 +78,9 @@ TEST_F(ShineLayer, EverySampleMayFallBackToTheJacobianFreeGradient) {
 
 TEST_F(ShineLayer, RefinedItIsTheExactGradient) {
   const Broyden tight{.tol = {.rtol = 1e-13}, .max_evals = 300};
-  Equilibrium layer(problem_.cell,
-                    EquilibriumOptions{.forward = tight,
-                                       .gradient = Shine{.fallback = 10, .refinement = tight}});
+  Equilibrium layer(
+      problem_.cell,
+      EquilibriumOptions{.forward = tight, .gradient = Shine{.fallback = 10, .refinement = tight}});
   // Near the equilibrium that is known: there may be others.
   const auto eq = layer->forward({x_}, {.start = {problem_.z_star + 0.05 * weights_}});
   ASSERT_LT(test::relative_difference(eq.z(), problem_.z_star), 1e-10);
@@ -92,8 +92,8 @@ TEST_F(ShineLayer, RefinedItIsTheExactGradient) {
   }
 }
 
-/// Where a few directions are slow the forward solve has met them, and so little is left to do. (Where
-/// many are, or much accuracy is asked for, a solve from zero is as good.)
+/// Where a few directions are slow the forward solve has met them, and so little is left to do.
+/// (Where many are, or much accuracy is asked for, a solve from zero is as good.)
 TEST_F(ShineLayer, ARefinementNeedsFewerProductsThanASolveFromZero) {
   constexpr int64_t kWide = 20;
   const Broyden forward{.tol = {.rtol = 1e-10}, .max_evals = 100};
