@@ -221,9 +221,8 @@ Equilibrated EquilibriumImpl::forward(const Inputs& inputs, const Pass& pass) {
   const auto& plan = pass.plan != nullptr ? *pass.plan : plan_;
   require_defined(inputs, "input");
   const auto& gradient = plan.options_.gradient;
-  const bool takes_steps =
-      pass.solver == nullptr && (std::holds_alternative<Unrolled>(gradient) ||
-                                 std::holds_alternative<Reversible>(gradient));
+  const bool takes_steps = pass.solver == nullptr && (std::holds_alternative<Unrolled>(gradient) ||
+                                                      std::holds_alternative<Reversible>(gradient));
   auto start = pass.start.empty() ? cell_->initial_state(inputs) : pass.start;
   require_defined(start, "start");
   require_solvable(start);
