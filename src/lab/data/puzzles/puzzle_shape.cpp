@@ -14,6 +14,8 @@ template <class... Kinds>
 struct ByKind : Kinds... {
   using Kinds::operator()...;
 };
+template <class... Functions>
+ByKind(Functions...) -> ByKind<Functions...>;
 
 constexpr std::string_view kSudokuMark = "sudoku ", kMazeMark = "maze ";
 
