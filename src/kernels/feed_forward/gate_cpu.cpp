@@ -65,7 +65,7 @@ void for_parts(int64_t rows, int64_t n, const Body& body) {
 namespace cpu {
 
 at::Tensor gate(const at::Tensor& both, at::IntArrayRef shape, int64_t rows) {
-  const auto h = empty_reused(shape, both.options());
+  auto h = empty_reused(shape, both.options());
   const auto n = h.numel() / std::max<int64_t>(rows, 1);
   AT_DISPATCH_FLOATING_TYPES(both.scalar_type(), "gate", [&] {
     const auto* const from = both.const_data_ptr<scalar_t>();

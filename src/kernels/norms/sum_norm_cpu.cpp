@@ -184,7 +184,7 @@ SumNormOutputs sum_norm(const at::Tensor& a, const at::Tensor& b, bool over_toke
 
 at::Tensor sum_norm_backward(const at::Tensor& g, const at::Tensor& y, const at::Tensor& r,
                              bool over_tokens) {
-  const auto out = empty_reused(y.sizes(), y.options());
+  auto out = empty_reused(y.sizes(), y.options());
   AT_DISPATCH_FLOATING_TYPES(y.scalar_type(), "sum_norm_backward", [&] {
     const auto pull = over_tokens ? pull_tokens<scalar_t> : pull_features<scalar_t>;
     pull(NormShape(y), g.const_data_ptr<scalar_t>(), y.const_data_ptr<scalar_t>(),
