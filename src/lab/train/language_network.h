@@ -11,7 +11,7 @@
 
 namespace deq::lab {
 
-/// What a network remembers of the text before: tensors [B, m, …] of the same m positions. Empty at
+/// What a network remembers of the text before: tensors [B, …], one row for each stream. Empty at
 /// the beginning of a text.
 using TextMemory = std::vector<torch::Tensor>;
 
@@ -37,7 +37,7 @@ class LanguageNetwork {
   virtual std::vector<models::TiedName> tied() const = 0;
 
   /// The cost of `targets`, the word after each of `tokens`; both [B, T]. At most `capacity`
-  /// positions are remembered.
+  /// positions are remembered; a recurrent network keeps its state unless that is 0.
   virtual TextCost forward(const torch::Tensor& tokens, const torch::Tensor& targets,
                            const TextMemory& memory, int64_t capacity,
                            const EquilibriumPlan& plan) = 0;

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <memory>
+
+#include "lab/train/language_network.h"
+
+// The networks that predict words, each in a file of its own.
+
+namespace deq::lab {
+
+/// For a text of so many different words.
+std::unique_ptr<LanguageNetwork> make_network(const DeqTransformerModel& model, int64_t words,
+                                              const at::Generator& generator);
+std::unique_ptr<LanguageNetwork> make_network(const TransformerXlModel& model, int64_t words,
+                                              const at::Generator& generator);
+std::unique_ptr<LanguageNetwork> make_network(const LoopedModel& model, int64_t words,
+                                              const at::Generator& generator);
+
+}  // namespace deq::lab
