@@ -10,6 +10,7 @@ from test_vision import VisionTest
 
 RECIPES = SOURCE / "configs/reproduce"
 NAMES = ["fig1", "fig3", "fig5", "fig6", "fig7", "fig8", "fig10", "table1", "table2", "table3", "table5"]
+SCALES = ("small", "books", "long", "paper")
 GAMMAS = (0, 1, 2, 4)
 SHORT = settings(train__epochs=2, data__train_samples=256, data__valid_samples=64)
 
@@ -99,7 +100,7 @@ class Synthetic(ReproduceTest):
         self.assertEqual(self.tree(), {})
 
     def test_every_scale_has_it(self):
-        for scale in ("books", "paper"):
+        for scale in ("books", "long", "paper"):
             self.assertEqual(len(self.reproduce("--scale", scale)), 4)
             self.assertTrue((self.folder / f"out/{scale}/fig5/report.html").exists())
 
@@ -113,7 +114,7 @@ class WhatThereIs(ReproduceTest):
         rows = [json.loads(line) for line in
                 self.deq("reproduce", "--list", "--json", "--recipes", RECIPES).stdout.splitlines()]
         self.assertEqual({(row["name"], row["scale"]) for row in rows},
-                         {(name, scale) for name in NAMES for scale in ("small", "books", "paper")})
+                         {(name, scale) for name in NAMES for scale in SCALES})
         for row in rows:
             self.assertGreater(row["minutes"], 0)
             self.assertGreater(row["memory_gib"], 0)
@@ -126,7 +127,7 @@ class WhatThereIs(ReproduceTest):
             lines = self.deq("reproduce", "--list", "--json", "--recipes", RECIPES, *which).stdout.splitlines()
             return [(row["name"], row["scale"]) for row in map(json.loads, lines)]
 
-        self.assertEqual(listed("fig7"), [("fig7", scale) for scale in ("small", "books", "paper")])
+        self.assertEqual(listed("fig7"), [("fig7", scale) for scale in SCALES])
         self.assertEqual(listed("--scale", "books"), [(name, "books") for name in NAMES])
         self.assertEqual(listed("fig7", "--scale", "small"), [("fig7", "small")])
         text = self.deq("reproduce", "table2", "--list", "--scale", "paper", "--recipes", RECIPES).stdout
@@ -136,7 +137,8 @@ class WhatThereIs(ReproduceTest):
 
     def test_help_explains_the_scales(self):
         text = self.deq("reproduce", "--help").stdout
-        for scale, configs in (("small", "configs/small"), ("books", "configs/gpu"), ("paper", "configs/paper")):
+        for scale, configs in (("small", "configs/small"), ("books", "configs/gpu"), ("long", "configs/cifar10"),
+                               ("paper", "configs/paper")):
             self.assertRegex(text, rf"{scale}: [^;]*{configs}")
 
     def test_what_cannot_be_done(self):

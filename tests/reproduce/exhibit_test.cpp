@@ -129,6 +129,7 @@ TEST(Exhibit, AnEarlyStopHasTheEvaluationsOfAnotherRun) {
   for (const std::string name : {"table1", "table5"}) {
     EXPECT_EQ(evaluations(name, Scale::Small), 8);
     EXPECT_EQ(evaluations(name, Scale::Books), 12);
+    EXPECT_EQ(evaluations(name, Scale::Long), 12);
     EXPECT_EQ(evaluations(name, Scale::Paper), 12);
   }
   EXPECT_EQ(evaluations("table1", Scale::Small, {"solver.forward.max_evals=5"}), 5);

@@ -195,9 +195,11 @@ void add_reproduce(CLI::App& program) {
                        "       hour on two CPU cores;\n"
                        "books: short trainings on CIFAR-10 and on a corpus such as books\n"
                        "       (configs/gpu), minutes on one GPU;\n"
+                       "long:  the same at length, by our own recipes (configs/cifar10 and\n"
+                       "       configs/books), hours on one GPU;\n"
                        "paper: the published settings (configs/paper), hours to weeks on GPUs")
           ->capture_default_str()
-          ->check(CLI::IsMember({"small", "books", "paper"}));
+          ->check(CLI::IsMember({"small", "books", "long", "paper"}));
   command->add_option("--cifar10", arguments->data.cifar10,
                       "CIFAR-10: its own files, or folders of pictures");
   command->add_option("--text", arguments->data.text, "a corpus: train.txt, valid.txt, test.txt");

@@ -9,11 +9,14 @@
 
 namespace deq::lab::reproduce {
 
-/// How large a reproduction is: minutes on two cores, minutes on one GPU, or as published.
-enum class Scale { Small, Books, Paper };
+/// How large a reproduction is: minutes on two cores, minutes on one GPU, hours on one, or as
+/// published. In this order.
+enum class Scale { Small, Books, Long, Paper };
 
-inline constexpr config::Choice<Scale> kScales[] = {
-    {"small", Scale::Small}, {"books", Scale::Books}, {"paper", Scale::Paper}};
+inline constexpr config::Choice<Scale> kScales[] = {{"small", Scale::Small},
+                                                    {"books", Scale::Books},
+                                                    {"long", Scale::Long},
+                                                    {"paper", Scale::Paper}};
 
 inline std::string_view name(Scale scale) {
   return config::name_of(scale, kScales);
