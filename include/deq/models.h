@@ -5,6 +5,7 @@
 
 #include "deq/deq.h"
 #include "deq/models/explicit/densenet.h"
+#include "deq/models/explicit/inception.h"
 #include "deq/models/explicit/resnet.h"
 #include "deq/models/explicit/stem.h"
 #include "deq/models/mdeq/cell.h"

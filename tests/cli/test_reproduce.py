@@ -135,6 +135,17 @@ class WhatThereIs(ReproduceTest):
         self.assertNotIn("two CPU cores", text)
         self.assertIn("there are: fig1,", self.refused("reproduce", "fig2", "--list", "--recipes", RECIPES))
 
+    def test_the_list_says_which_rows_are_missing(self):
+        def listed(*which):
+            return self.deq("reproduce", "--list", "--recipes", RECIPES, *which).stdout
+
+        for name in ("table1", "table5"):
+            self.assertRegex(listed(name), r"\n  not here: Megatron-LM, 8\.3 billion parameters – .*smaller\n")
+            for line in listed(name, "--json").splitlines():
+                self.assertTrue(json.loads(line)["not_here"].startswith("Megatron-LM, 8.3 billion parameters – "))
+        self.assertNotIn("not here", listed("table2"))
+        self.assertEqual(json.loads(listed("fig5", "--scale", "small", "--json"))["not_here"], "")
+
     def test_help_explains_the_scales(self):
         text = self.deq("reproduce", "--help").stdout
         for scale, configs in (("small", "configs/small"), ("books", "configs/gpu"), ("long", "configs/cifar10"),
@@ -203,6 +214,11 @@ run = "deq"
 label = "DEQ, stopped"
 stopped = 2
 
+[runs.later]
+run = "deq"
+label = "Longer"
+from = "paper"
+
 [plots.sweep]
 title = "Accuracy against evaluations"
 x = "budget"
@@ -236,6 +252,9 @@ accuracy = "accuracy"
 nfe_forward = "evaluations"
 "accuracy@3" = "at 3"
 "relative.train.seconds" = "time"
+
+[not_here]
+"Huge" = "nobody has such a machine"
 """
 
 
@@ -267,6 +286,12 @@ class Vision(PageTest, VisionTest):
         self.assertEqual(rows["net"]["relative.train.seconds"], 1)
         summary = json.loads((self.folder / "out/small/runs/deq/reproduce.json").read_text())
         self.assertEqual([row["budget"] for row in summary["evaluations"]], [1, 2, 3, 12])
+        missing = ["Huge – nobody has such a machine", "Longer – from scale paper on"]
+        again = self.deq("reproduce", "fig99", "--recipes", "recipes", "--out", "out", "--cifar10", "images").stdout
+        self.assertIn("".join(f"not here: {line}\n" for line in missing), again)
+        note = f"Not here: {'; '.join(missing)}."
+        for file in ("tables.md", "report.html"):
+            self.assertIn(note, (self.folder / "out/small/fig99" / file).read_text(), file)
         (self.folder / "images").rename(self.folder / "moved")  # nothing is left to measure: no data is needed
         self.assertEqual(self.reproduce(), rows)
 

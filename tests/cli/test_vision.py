@@ -97,7 +97,7 @@ class Learning(VisionTest):
         self.assertEqual(evaluated["residual_trace"], trace)
 
     def test_explicit_networks_train_on_the_same_data(self):
-        for name in ("resnet", "densenet"):
+        for name in ("resnet", "densenet", "inception"):
             path = self.explicit(name)
             result = json.loads(self.deq("train", path, "--set", "train.epochs=1", "--out", name,
                                          "--json").stdout)

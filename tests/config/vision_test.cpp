@@ -39,6 +39,11 @@ TEST(VisionConfig, ReadsEveryKindOfModel) {
   const auto densenet =
       parse_vision("[data]\npath = \"x\"\n", {"model.name=densenet", "model.stem=imagenet"});
   EXPECT_EQ(std::get<DenseNetModel>(densenet.model).stem, models::Stem::ImageNet);
+  const auto inception =
+      parse_vision("[data]\npath = \"x\"\n[model]\nname = \"inception\"\nstem = \"imagenet\"\n",
+                   {"model.classes=1000"});
+  EXPECT_EQ(std::get<InceptionModel>(inception.model).stem, models::Stem::ImageNet);
+  EXPECT_EQ(std::get<InceptionModel>(inception.model).classes, 1000);
   const auto monotone =
       parse_vision("[data]\npath = \"x\"\n[model]\nname = \"monotone\"\nalpha = 0.25\n",
                    {"model.splitting=forward-backward"});

@@ -49,6 +49,10 @@ baseline = "first"
 [tables.end.columns]
 zeta = "Z"
 "relative.alpha" = "A"
+
+[not_here]
+"Z, large" = "too large"
+"C" = "its data is lost"
 )";
 
 /// The exhibit of this text.
@@ -81,6 +85,8 @@ TEST(Exhibit, IsReadInTheOrderOfItsFile) {
   ASSERT_EQ(members.size(), 1U);
   EXPECT_EQ(members[0].label, "A");
   EXPECT_EQ(label_of(exhibit, "first"), "A");
+  EXPECT_EQ(absences(exhibit),
+            (std::vector<std::string>{"Z, large – too large", "C – its data is lost"}));
 }
 
 TEST(Exhibit, WhatIsWrongIsNamedWithItsLine) {
@@ -101,14 +107,26 @@ TEST(Exhibit, WhatIsWrongIsNamedWithItsLine) {
             std::string::npos);
   EXPECT_NE(refusal("title = \"x\"\nabout = \"y\"\n").find("[runs.NAME]"), std::string::npos);
   EXPECT_NE(refusal("runs = 3\n").find("must be a table"), std::string::npos);
+  EXPECT_TRUE(refusal(with("\"its data is lost\"", "7"))
+                  .ends_with("fig9.toml:31: not_here.\"C\" = 7: must be the reason"));
+  EXPECT_TRUE(refusal(with("\"too large\"", "\"\""))
+                  .ends_with("fig9.toml:30: not_here.\"Z, large\" = \"\": must be the reason"));
+  EXPECT_NE(refusal(with("[not_here]", "[nothere]")).find("unknown key \"nothere\""),
+            std::string::npos);
 }
 
 TEST(Exhibit, HasTheMembersOfItsScale) {
   const auto exhibit = exhibit_of(kExhibit);
   Catalogue catalogue{.runs = {{.name = "first"}, {.name = "second"}}};
-  EXPECT_EQ(at_scale(exhibit, catalogue).members.size(), 2U);
+  const auto small = at_scale(exhibit, catalogue);
+  EXPECT_EQ(small.members.size(), 2U);
+  EXPECT_EQ(absences(small),
+            (std::vector<std::string>{"Z, large – too large", "C – its data is lost",
+                                      "A, stopped – from scale books on"}));
   catalogue.scale = Scale::Books;
-  EXPECT_EQ(at_scale(exhibit, catalogue).members.size(), 3U);
+  const auto books = at_scale(exhibit, catalogue);
+  EXPECT_EQ(books.members.size(), 3U);
+  EXPECT_EQ(absences(books), absences(exhibit));
   catalogue.runs.pop_back();
   EXPECT_EQ(message_of<ConfigError>([&] { at_scale(exhibit, catalogue); }),
             "runs-books.toml: missing the table [runs.second], which fig9 needs");

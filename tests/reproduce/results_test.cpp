@@ -109,6 +109,19 @@ TEST(Results, TablesAndFigures) {
   EXPECT_EQ(text(rows[2], "failure"), "training stopped");
 }
 
+TEST(Results, RowsThatAreNotHereStandUnderTheTableOfAll) {
+  const Results results{{"run", solved()}, {"net", direct()}};
+  auto what = exhibit();
+  what.not_here = {{.label = "Large", .why = "too large"}, {.label = "Old", .why = "lost"}};
+  EXPECT_EQ(tables_of(what, results).at(0).caption, "Not here: Large – too large; Old – lost.");
+  what.tables[0].caption = "All runs.";
+  const auto tables = tables_of(what, results);
+  EXPECT_EQ(tables.at(0).caption, "All runs. Not here: Large – too large; Old – lost.");
+  EXPECT_TRUE(markdown(tables[0]).ends_with("| 1.00× |\n\n" + tables[0].caption + "\n"));
+  what.tables[0].only = {"net"};
+  EXPECT_EQ(tables_of(what, results).at(0).caption, "All runs.");
+}
+
 TEST(Results, ABarEndsNoCellOfMarkdown) {
   const ReportTable table{
       .title = "|J|", .columns = {"|∂f/∂z|"}, .rows = {{.label = "a|b", .cells = {"1|2"}}}};

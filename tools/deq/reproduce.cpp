@@ -174,6 +174,7 @@ void run_reproduce(const ReproduceArguments& arguments) {
     return;
   }
   for (const auto& table : written.tables) std::cout << rp::plain_text(table) << '\n';
+  for (const auto& line : rp::absences(exhibit)) std::cout << "not here: " << line << '\n';
   std::cout << fmt::format("report: {}\n", written.report.string());
 }
 

@@ -1,6 +1,7 @@
 #include "reproduce_list.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iostream>
@@ -63,6 +64,7 @@ void print_line(const rp::Exhibit& exhibit, const rp::Catalogue& catalogue, bool
                           {"minutes", cost.minutes},
                           {"memory_gib", cost.memory_gib},
                           {"data", cost.data},
+                          {"not_here", fmt::format("{}", fmt::join(absences(exhibit), "; "))},
                           {"machine", catalogue.machine},
                           {"costs", catalogue.costs}})
               << '\n';
@@ -113,6 +115,8 @@ void list_exhibits(const std::filesystem::path& recipes, const Selection& select
     for (const auto& catalogue : catalogues) {
       if (is_at(exhibit, catalogue.scale)) print_line(exhibit, catalogue, json);
     }
+    if (json) continue;
+    for (const auto& line : absences(exhibit)) std::cout << "  not here: " << line << '\n';
   }
   if (json) return;
   std::cout << "\nTime is that of training everything; runs that are there already, and those that "

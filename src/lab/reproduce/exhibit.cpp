@@ -133,6 +133,14 @@ ResultTable read_table(const config::Entry& entry, const Exhibit& exhibit) {
   return part.table;
 }
 
+Absentee read_absentee(const config::Entry& entry) {
+  const auto* why = std::get_if<std::string>(&entry.value);
+  require<ConfigError>(why != nullptr && !why->empty(),
+                       "{}: not_here.\"{}\" = {}: must be the reason", entry.origin.text, entry.key,
+                       config::value_text(entry));
+  return {.label = entry.key, .why = *why};
+}
+
 /// That its configuration allows.
 int64_t evaluations_of(const RunSource& run, const std::vector<std::string>& overrides) {
   auto settings = run.overrides;
@@ -170,6 +178,7 @@ Exhibit read_exhibit(const std::filesystem::path& folder, const std::string& nam
   const auto members = take_table(root, "runs");
   const auto plots = take_table(root, "plots");
   const auto tables = take_table(root, "tables");
+  const auto not_here = take_table(root, "not_here");
   const auto heading = read_part<Heading>(std::move(root), path);
   Exhibit exhibit{
       .name = name, .title = heading.title, .about = heading.about, .budgets = heading.budgets};
@@ -177,11 +186,17 @@ Exhibit read_exhibit(const std::filesystem::path& folder, const std::string& nam
   require<ConfigError>(!exhibit.members.empty(), "{}: needs at least one table [runs.NAME]", path);
   for (const auto& entry : plots.entries) exhibit.plots.push_back(read_plot(entry, exhibit));
   for (const auto& entry : tables.entries) exhibit.tables.push_back(read_table(entry, exhibit));
+  for (const auto& entry : not_here.entries) exhibit.not_here.push_back(read_absentee(entry));
   return exhibit;
 }
 
 Exhibit at_scale(Exhibit exhibit, const Catalogue& catalogue,
                  const std::vector<std::string>& overrides) {
+  for (const auto& member : exhibit.members) {
+    if (member.from <= catalogue.scale) continue;
+    exhibit.not_here.push_back(
+        {.label = member.label, .why = fmt::format("from scale {} on", name(member.from))});
+  }
   std::erase_if(exhibit.members,
                 [&](const Member& member) { return member.from > catalogue.scale; });
   require<UsageError>(!exhibit.members.empty(), "{} has no recipe at scale {}, only at larger ones",
@@ -199,6 +214,12 @@ Exhibit at_scale(Exhibit exhibit, const Catalogue& catalogue,
     member.stopped = evaluations_of(source_of(member.stopped_like), overrides);
   }
   return exhibit;
+}
+
+std::vector<std::string> absences(const Exhibit& exhibit) {
+  std::vector<std::string> lines;
+  for (const auto& [label, why] : exhibit.not_here) lines.push_back(label + " – " + why);
+  return lines;
 }
 
 std::string label_of(const Exhibit& exhibit, const std::string& run) {

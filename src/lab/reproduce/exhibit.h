@@ -42,6 +42,11 @@ struct ResultTable {
   std::vector<std::pair<std::string, std::string>> columns{};  ///< metric and heading
 };
 
+/// A row of the paper's that is not reproduced.
+struct Absentee {
+  std::string label{}, why{};
+};
+
 /// A figure or table of the paper: what runs it needs, what is drawn and listed of them.
 struct Exhibit {
   std::string name{}, title{};
@@ -50,6 +55,7 @@ struct Exhibit {
   std::vector<Member> members{};
   std::vector<Plot> plots{};
   std::vector<ResultTable> tables{};
+  std::vector<Absentee> not_here{};  ///< at any scale; at_scale() adds what its scale lacks
 };
 
 /// The names of the files in the folder that describe exhibits, sorted as a reader expects (fig3
@@ -64,6 +70,9 @@ Exhibit read_exhibit(const std::filesystem::path& folder, const std::string& nam
 /// catalogue lacks a run.
 Exhibit at_scale(Exhibit exhibit, const Catalogue& catalogue,
                  const std::vector<std::string>& overrides = {});
+
+/// "label – why" of each row that is not here.
+std::vector<std::string> absences(const Exhibit& exhibit);
 
 /// What the exhibit calls a run of the catalogue.
 std::string label_of(const Exhibit& exhibit, const std::string& run);

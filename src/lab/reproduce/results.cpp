@@ -1,6 +1,7 @@
 #include "lab/reproduce/results.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -108,6 +109,14 @@ std::set<std::string> shown_metrics(const Exhibit& exhibit) {
   return metrics;
 }
 
+/// Under a table of all rows also those that the paper has besides.
+std::string caption_of(const ResultTable& table, const Exhibit& exhibit) {
+  const auto missing = absences(exhibit);
+  if (!table.only.empty() || missing.empty()) return table.caption;
+  const auto sentence = fmt::format("Not here: {}.", fmt::join(missing, "; "));
+  return table.caption.empty() ? sentence : table.caption + " " + sentence;
+}
+
 }  // namespace
 
 bool RunResults::solves() const {
@@ -162,7 +171,7 @@ std::vector<int64_t> needed_budgets(const Exhibit& exhibit, const std::string& r
 std::vector<ReportTable> tables_of(const Exhibit& exhibit, const Results& results) {
   std::vector<ReportTable> tables;
   for (const auto& table : exhibit.tables) {
-    ReportTable shown_table{.title = table.title, .caption = table.caption};
+    ReportTable shown_table{.title = table.title, .caption = caption_of(table, exhibit)};
     for (const auto& [metric, heading] : table.columns) shown_table.columns.push_back(heading);
     const auto* baseline = find_member(exhibit, table.baseline);
     for (const auto& member : shown(exhibit, table.only)) {

@@ -27,7 +27,7 @@ inline constexpr Choice<models::Splitting> kSplittings[] = {
 template <>
 struct Alternatives<ImageModel> {
   static std::string_view name(const ImageModel& model) {
-    constexpr std::string_view kNames[] = {"mdeq", "resnet", "densenet", "monotone"};
+    constexpr std::string_view kNames[] = {"mdeq", "resnet", "densenet", "monotone", "inception"};
     static_assert(std::size(kNames) == std::variant_size_v<ImageModel>);
     return kNames[model.index()];
   }
@@ -78,6 +78,12 @@ template <class Visitor>
 void describe_own(Visitor& v, DenseNetModel& model) {
   v.choice("depth", model.depth, kDenseNetDepths, "Layers.");
   v.number("growth", model.growth, at_least(1), "Channels that a layer adds.");
+  v.choice("stem", model.stem, kStems, "How it begins: for small images or for those of ImageNet.");
+  v.number("classes", model.classes, at_least(1), "As many as the data has.");
+}
+
+template <class Visitor>
+void describe_own(Visitor& v, InceptionModel& model) {
   v.choice("stem", model.stem, kStems, "How it begins: for small images or for those of ImageNet.");
   v.number("classes", model.classes, at_least(1), "As many as the data has.");
 }

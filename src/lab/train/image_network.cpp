@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "deq/models/explicit/densenet.h"
+#include "deq/models/explicit/inception.h"
 #include "deq/models/explicit/resnet.h"
 #include "deq/models/mdeq/mdeq.h"
 #include "deq/models/monotone/monotone.h"
@@ -72,6 +73,10 @@ std::unique_ptr<ImageNetwork> make_image_network(const ImageModel& model, at::Ge
   if (const auto* resnet = std::get_if<ResNetModel>(&model)) {
     return std::make_unique<ExplicitNetwork<models::ResNet>>(
         models::ResNet(options_of(*resnet), generator));
+  }
+  if (const auto* inception = std::get_if<InceptionModel>(&model)) {
+    return std::make_unique<ExplicitNetwork<models::Inception>>(
+        models::Inception(models::inception_v2(inception->stem, inception->classes), generator));
   }
   return std::make_unique<ExplicitNetwork<models::DenseNet>>(
       models::DenseNet(options_of(std::get<DenseNetModel>(model)), generator));

@@ -56,9 +56,15 @@ struct DenseNetModel {
   int64_t classes = 10;
 };
 
+/// Inception-V2.
+struct InceptionModel {
+  models::Stem stem = models::Stem::Cifar;
+  int64_t classes = 10;
+};
+
 /// [model].
-using ImageModel =
-    std::variant<models::MdeqOptions, ResNetModel, DenseNetModel, models::MonotoneOptions>;
+using ImageModel = std::variant<models::MdeqOptions, ResNetModel, DenseNetModel,
+                                models::MonotoneOptions, InceptionModel>;
 
 /// [loss].
 struct ImageLossConfig {
