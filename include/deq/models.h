@@ -20,6 +20,8 @@
 #include "deq/models/reasoner/cell.h"
 #include "deq/models/reasoner/options.h"
 #include "deq/models/reasoner/reasoner.h"
+#include "deq/models/recurrent/qrnn.h"
+#include "deq/models/recurrent/qrnn_options.h"
 #include "deq/models/toy.h"
 #include "deq/models/transformer/adaptive_embedding.h"
 #include "deq/models/transformer/adaptive_softmax.h"

@@ -84,6 +84,13 @@ log_every = 5
                         '[gradient]\nname = "unrolled"\nsteps = 4\nspread = 0.5\nbackpropagated = 2\n')
         return path
 
+    def qrnn(self):
+        """The same text for a recurrent network."""
+        path = self.folder / "qrnn.toml"
+        path.write_text('base = "rule.toml"\n[model]\nname = "awd-qrnn"\nlayers = 2\nd_embed = 24\n'
+                        'd_hidden = 32\ninput_dropout = 0.0\nhidden_dropout = 0.0\noutput_dropout = 0.0\n')
+        return path
+
 
 class Learning(LanguageTest):
     def test_an_equilibrium_learns_the_rule_and_is_evaluated_in_every_way(self):
@@ -150,6 +157,31 @@ class Learning(LanguageTest):
                                         "--json").stdout)
         self.assertNotIn("evaluations_per_word", generated)
 
+    def test_a_recurrent_network_trains_on_the_same_text(self):
+        penalties = settings(model__activation_penalty=0.01, model__slowness_penalty=0.01)
+        result = self.train_rule("qrnn", *settings(train__epochs=3), *penalties, config=self.qrnn())
+        self.assertLess(result["perplexity"], LEARNT, f"seed {SEED}")
+        self.assertAlmostEqual(result["perplexity"], math.exp(result["loss"]))
+        self.assertNotIn("nfe_forward", result)
+        forgetful = json.loads(self.deq("eval", "qrnn", *settings(data__eval_memory=0, data__eval_segment=1),
+                                        "--json").stdout)
+        kept = json.loads(self.deq("eval", "qrnn", *settings(data__eval_memory=1, data__eval_segment=1),
+                                   "--json").stdout)
+        self.assertAlmostEqual(kept["loss"], result["loss"], places=4)
+        self.assertNotAlmostEqual(forgetful["loss"], result["loss"], places=4)
+        generated = json.loads(self.deq("generate", "qrnn", "--prompt", "w00", "--words", "30", "--top", "1",
+                                        "--json").stdout)
+        followed = generated["text"].split()
+        pairs = set(zip(followed, followed[1:]))
+        self.assertGreater(sum(b == successor(a) for a, b in pairs), len(pairs) / 2, f"seed {SEED}: {followed}")
+        self.assertNotIn("evaluations_per_word", generated)
+
+    def test_what_no_recurrent_network_can_have_is_refused(self):
+        for wrong in (settings(model__window=0), settings(model__weight_dropout=1), settings(model__layers=0),
+                      settings(model__slowness_penalty=-1), settings(model__heads=2)):
+            with self.subTest(wrong):
+                self.refused("train", self.qrnn(), *wrong, "--out", "run")
+
 
 class Loops(LanguageTest):
     def test_a_loop_learns_the_rule_and_is_evaluated_at_every_depth(self):
@@ -187,10 +219,14 @@ class Memory(LanguageTest):
 
     def test_the_same_bits_after_an_interruption(self):
         dropout = settings(model__dropout=0.2, model__attention_dropout=0.1)
+        every_dropout = settings(model__embedding_dropout=0.1, model__input_dropout=0.2, model__hidden_dropout=0.2,
+                                 model__output_dropout=0.2, model__weight_dropout=0.1,
+                                 model__activation_penalty=1, model__slowness_penalty=1)
         for name, config, more in (("plain", self.config, []),
                                    ("parts", self.config, settings(train__accumulation=2)),
                                    ("dropout", self.config, dropout),
-                                   ("loops", self.looped(), dropout)):
+                                   ("loops", self.looped(), dropout),
+                                   ("recurrent", self.qrnn(), every_dropout)):
             with self.subTest(name):
                 self.train_rule(f"{name}-whole", *self.STEPS, *more, config=config)
                 self.train_rule(f"{name}-cut", *self.STEPS, *more, config=config)
@@ -207,7 +243,8 @@ class Memory(LanguageTest):
         precise = settings(precision="float64")
         # The noise that a loop starts from is each process's own, as dropout is.
         for name, config, more in (("solved", self.config, []),
-                                   ("looped", self.looped(), settings(model__start_std=0))):
+                                   ("looped", self.looped(), settings(model__start_std=0)),
+                                   ("recurrent", self.qrnn(), settings(model__activation_penalty=1))):
             with self.subTest(name):
                 runs = f"{name}-one", f"{name}-two"
                 self.train_rule(runs[0], *self.STEPS, *precise, *more, config=config)

@@ -39,6 +39,28 @@ TEST(LanguageConfig, ThePapersModelIsTheDefault) {
   EXPECT_TRUE(model.weight_norm);
 }
 
+TEST(LanguageConfig, ThePublishedQrnnIsTheDefault) {
+  const auto config =
+      load_config<LanguageConfig>(kSource / "configs/paper/wikitext103-awd-qrnn.toml");
+  const auto& model = std::get<QrnnModel>(config.model);
+  const models::QrnnOptions published;
+  EXPECT_EQ(model.cutoffs, published.cutoffs);
+  EXPECT_EQ(model.layers, published.layers);
+  EXPECT_EQ(model.d_embed, published.d_embed);
+  EXPECT_EQ(model.d_hidden, published.d_hidden);
+  EXPECT_EQ(model.window, published.window);
+  EXPECT_EQ(model.hidden_dropout, published.hidden_dropout);
+  // The rate falls after 12 of 14 epochs: 103,227,021 words in 60 streams, 140 of each in a step.
+  const int64_t steps = (103'227'021 / 60 - 1 + 139) / 140;
+  const auto rate = [&](int64_t epoch) {
+    return config.train.lr_schedule.at(epoch * steps, 14 * steps, config.train.lr);
+  };
+  EXPECT_EQ(rate(0), 1e-3);
+  EXPECT_EQ(config.train.lr_schedule.at(12 * steps - 1, 14 * steps, 1e-3), 1e-3);
+  EXPECT_NEAR(rate(12), 1e-4, 1e-12);
+  EXPECT_NEAR(rate(13), 1e-4, 1e-12);
+}
+
 // What a file of a set is called is what it changes, for the paper's corpus and for the small one.
 TEST(LanguageConfig, BothSetsHoldTheSameExperiments) {
   for (const std::string start : {"paper/wikitext103-", "books/"}) {
@@ -63,6 +85,7 @@ TEST(LanguageConfig, BothSetsHoldTheSameExperiments) {
     }
     EXPECT_EQ(load("deq-post-ln-jr-300").data.segment, 300) << start;
     EXPECT_TRUE(std::holds_alternative<TransformerXlModel>(load("transformer-xl").model)) << start;
+    EXPECT_TRUE(std::holds_alternative<QrnnModel>(load("awd-qrnn").model)) << start;
   }
 }
 

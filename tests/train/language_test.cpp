@@ -17,6 +17,9 @@
 namespace deq::lab {
 namespace {
 
+const std::string kTransformerXl = "name = \"transformer-xl\"\nlayers = 2\n";
+const std::string kAttention = "d_model = 12\nheads = 2\nd_head = 6\nd_inner = 16\n";
+
 class Language : public ::testing::Test {
  protected:
   Language() {
@@ -26,14 +29,17 @@ class Language : public ::testing::Test {
     }
   }
 
-  LanguageConfig config(const std::string& model = "name = \"transformer-xl\"\nlayers = 2\n",
-                        const std::string& more = "") const {
+  LanguageConfig config(const std::string& model = kTransformerXl, const std::string& more = "",
+                        const std::string& sizes = kAttention) const {
     return parse_config<LanguageConfig>(
         "experiment = \"language\"\nprecision = \"float64\"\n[data]\npath = \"" +
-            folder_.path().string() + "\"\neval_streams = 2\neval_segment = 9\n[model]\n" + model +
-            "d_model = 12\nd_embed = 12\nheads = 2\nd_head = 6\nd_inner = 16\ninit_std = 0.2\n" +
-            more,
+            folder_.path().string() + "\"\neval_streams = 2\neval_segment = 9\n" + "[model]\n" +
+            model + "d_embed = 12\ninit_std = 0.2\n" + sizes + more,
         "test");
+  }
+
+  LanguageConfig qrnn_config(const std::string& more = "") const {
+    return config("name = \"awd-qrnn\"\nlayers = 2\nd_hidden = 14\n" + more, "", "");
   }
 
   LanguageConfig looped_config() const {
@@ -41,8 +47,7 @@ class Language : public ::testing::Test {
                   "[gradient]\nname = \"unrolled\"\nsteps = 6\nbackpropagated = 2\nspread = 0.5\n");
   }
 
-  double loss(int64_t segment, int64_t memory) const {
-    auto how = config();
+  static double loss(LanguageConfig how, int64_t segment, int64_t memory) {
     how.data.eval_segment = segment;
     how.data.eval_memory = memory;
     LanguageTask task(how);
@@ -56,11 +61,36 @@ class Language : public ::testing::Test {
 
 // What is before a word is what counts, not how the text was cut on the way.
 TEST_F(Language, WithAFullMemoryAnEvaluationDoesNotDependOnTheSegments) {
-  const double whole = loss(1000, 0);
-  for (const int64_t segment : {1, 5, 17}) {
-    EXPECT_NEAR(loss(segment, 1000), whole, 1e-9) << "segments of " << segment;
-    EXPECT_GT(std::abs(loss(segment, 0) - whole), 1e-6) << "segments of " << segment;
+  for (const auto& how : {config(), qrnn_config()}) {
+    const double whole = loss(how, 1000, 0);
+    for (const int64_t segment : {1, 5, 17}) {
+      EXPECT_NEAR(loss(how, segment, 1000), whole, 1e-9) << "segments of " << segment;
+      EXPECT_GT(std::abs(loss(how, segment, 0) - whole), 1e-6) << "segments of " << segment;
+    }
   }
+}
+
+// With a state, a memory of one word is one of all words.
+TEST_F(Language, ARecurrentNetworkKeepsItsStateUnlessItIsToForgetAll) {
+  EXPECT_EQ(loss(qrnn_config(), 5, 1), loss(qrnn_config(), 5, 1000));
+  EXPECT_NE(loss(qrnn_config(), 5, 1), loss(qrnn_config(), 5, 0));
+}
+
+TEST_F(Language, APenaltyCountsInTrainingOnly) {
+  const std::string no_dropout =
+      "input_dropout = 0.0\nhidden_dropout = 0.0\noutput_dropout = 0.0\n";
+  LanguageTask plain(qrnn_config(no_dropout)),
+      penalised(qrnn_config(no_dropout + "activation_penalty = 2.0\nslowness_penalty = 3.0\n"));
+  const auto how = evaluation_options(qrnn_config());
+  const auto loss_of = [&](LanguageTask& task) {
+    const auto batches = task.training_batches({.batch_size = 3}, OnUnreadable::Fail);
+    return task.forward(batches->batch(0, 0), how).loss.item<double>();
+  };
+  EXPECT_GT(loss_of(penalised), loss_of(plain) + 1e-3);
+  for (auto* const task : {&plain, &penalised}) task->model().eval();
+  const torch::NoGradGuard no_grad;
+  EXPECT_EQ(number(penalised.evaluate(how, *World::alone()), "loss"),
+            number(plain.evaluate(how, *World::alone()), "loss"));
 }
 
 TEST_F(Language, TellsItsWordsAndHowManyItPredicts) {
@@ -107,8 +137,14 @@ TEST(LanguageSizes, OfTheBooksModelsAreAboutTheSame) {
   const double equilibrium = size("gpu/books-recipe.toml", kBooks);
   EXPECT_NEAR(size("gpu/books-looped.toml", kBooks) / equilibrium, 1, 0.05);
   EXPECT_NEAR(size("gpu/books-transformer-xl.toml", kBooks) / equilibrium, 1, 0.05);
-  EXPECT_NEAR(size("small/books-looped.toml", kSmall) / size("small/books-deq.toml", kSmall), 1,
-              0.02);
+  EXPECT_NEAR(size("gpu/books-awd-qrnn.toml", kBooks) / equilibrium, 1, 0.05);
+  EXPECT_EQ(size("books/awd-qrnn.toml", kBooks), size("gpu/books-awd-qrnn.toml", kBooks));
+  for (const std::string other : {"looped", "awd-qrnn"}) {
+    EXPECT_NEAR(
+        size("small/books-" + other + ".toml", kSmall) / size("small/books-deq.toml", kSmall), 1,
+        0.02)
+        << other;
+  }
 }
 
 TextMemory numbered(const Shard& shard, int64_t part) {

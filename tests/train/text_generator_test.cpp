@@ -27,13 +27,13 @@ const std::vector<std::string> kWords{"<eos>", "<unk>", "a", "b", "c", "d", "e"}
 class TextGeneratorTest : public ::testing::Test {
  protected:
   explicit TextGeneratorTest(
-      const std::string& model = "name = \"deq-transformer\"\nweight_norm = false\n")
+      const std::string& model = "name = \"deq-transformer\"\nweight_norm = false\n",
+      const std::string& sizes = "d_model = 12\nheads = 2\nd_head = 6\nd_inner = 16\n")
       : config_(parse_config<LanguageConfig>(
             "experiment = \"language\"\nprecision = \"float64\"\n[data]\npath = "
             "\"none\"\neval_segment = 3\neval_memory = 50\n[model]\n" +
-                model +
-                "d_model = 12\nd_embed = 12\nheads = 2\nd_head = 6\nd_inner = 16\n"
-                "init_std = 0.2\n[solver.forward]\nname = \"broyden\"\n"
+                model + sizes +
+                "d_embed = 12\ninit_std = 0.2\n[solver.forward]\nname = \"broyden\"\n"
                 "max_evals = 200\nmemory = 200\nrtol = 1e-12\n",
             "test")),
         network_(make_language_network(config_.model, static_cast<int64_t>(kWords.size()),
@@ -95,6 +95,15 @@ class LoopedGeneratorTest : public TextGeneratorTest {
   LoopedGeneratorTest()
       : TextGeneratorTest("name = \"looped\"\nprelude = 1\ncore = 2\ncoda = 1\n") {}
 };
+
+class QrnnGeneratorTest : public TextGeneratorTest {
+ protected:
+  QrnnGeneratorTest() : TextGeneratorTest("name = \"awd-qrnn\"\nlayers = 2\nd_hidden = 14\n", "") {}
+};
+
+TEST_F(QrnnGeneratorTest, GenerationIsTeacherForcing) {
+  expect_teacher_forcing();
+}
 
 // At the loop's equilibrium, which these solves find: what it remembers is then what it would read.
 TEST_F(LoopedGeneratorTest, GenerationIsTeacherForcing) {

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <bit>
+#include <cmath>
 #include <cstdint>
+#include <type_traits>
 
 namespace deq::kernels {
 
@@ -32,6 +34,36 @@ namespace deq::kernels {
   // may leave the range of a signed one.
   const auto power = (std::bit_cast<uint32_t>(shifted) << 23) + (127U << 23);
   return p * std::bit_cast<float>(power);
+}
+
+/// e^−|x|; as exact as the type.
+template <class T>
+[[gnu::always_inline]] inline T falling_exponential(T x) {
+  const T size = x < 0 ? -x : x;
+  if constexpr (std::is_same_v<T, float>) {
+    return exponential(-size);
+  } else {
+    return std::exp(-size);
+  }
+}
+
+/// 1 / (1 + e⁻ˣ), for all numbers. NaN stays.
+template <class T>
+[[gnu::always_inline]] inline T logistic(T x) {
+  const T small = falling_exponential(x);
+  return (x < 0 ? small : T{1}) / (T{1} + small);
+}
+
+/// In float32 to its absolute exactness: of a small x not all digits. NaN stays.
+template <class T>
+[[gnu::always_inline]] inline T hyperbolic_tangent(T x) {
+  if constexpr (std::is_same_v<T, float>) {
+    const float small = falling_exponential(x + x);
+    const float size = (1.0F - small) / (1.0F + small);
+    return x < 0 ? -size : size;
+  } else {
+    return std::tanh(x);
+  }
 }
 
 }  // namespace deq::kernels

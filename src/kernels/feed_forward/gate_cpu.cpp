@@ -3,8 +3,6 @@
 #include <torch/types.h>
 
 #include <algorithm>
-#include <cmath>
-#include <type_traits>
 
 #include "kernels/common/block_cache.h"
 #include "kernels/common/exponential.h"
@@ -19,14 +17,7 @@ constexpr int64_t kPart = 4096;  // numbers that are worth a thread
 
 template <class T>
 [[gnu::always_inline]] inline GateNumber<T> gate_number(T a, T u) {
-  const T size = a < 0 ? -a : a;
-  T small;  // e^−|a|
-  if constexpr (std::is_same_v<T, float>) {
-    small = exponential(-size);
-  } else {
-    small = std::exp(-size);
-  }
-  return {a, u, (a < 0 ? small : T{1}) / (T{1} + small)};
+  return {a, u, logistic(a)};
 }
 
 /// h of n numbers.

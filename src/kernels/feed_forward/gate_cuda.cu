@@ -1,3 +1,4 @@
+#include "kernels/common/sigmoid_cuda.h"
 #include "kernels/feed_forward/gate_cuda.h"
 #include "kernels/feed_forward/gate_numbers.h"
 #include "kernels/images/images_vectors_cuda.h"
@@ -10,17 +11,6 @@ namespace deq::kernels::cuda {
 namespace {
 
 constexpr int kMostThreads = 256, kRows = 2;
-
-/// As exact as their results are kept.
-inline __device__ float sigmoid_of(float a, __nv_bfloat16) {
-  return __fdividef(1.0F, 1.0F + __expf(-a));
-}
-inline __device__ float sigmoid_of(float a, float) {
-  return 1.0F / (1.0F + expf(-a));
-}
-inline __device__ double sigmoid_of(double a, double) {
-  return 1.0 / (1.0 + exp(-a));
-}
 
 template <class T, class F>
 __device__ GateNumber<F> gate_number(F a, F u) {

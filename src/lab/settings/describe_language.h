@@ -13,7 +13,8 @@ inline constexpr Choice<CorpusSplit> kTextSplits[] = {{"valid", CorpusSplit::Val
 template <>
 struct Alternatives<LanguageModel> {
   static std::string_view name(const LanguageModel& model) {
-    constexpr std::string_view kNames[] = {"deq-transformer", "transformer-xl", "looped"};
+    constexpr std::string_view kNames[] = {"deq-transformer", "transformer-xl", "looped",
+                                           "awd-qrnn"};
     static_assert(std::size(kNames) == std::variant_size_v<LanguageModel>);
     return kNames[model.index()];
   }
@@ -42,20 +43,26 @@ void describe(Visitor& v, TextData& data) {
 
 /// What all models have.
 template <class Visitor, class Model>
-void describe_transformer(Visitor& v, Model& model) {
+void describe_words(Visitor& v, Model& model) {
   v.whole_numbers(
       "cutoffs", model.cutoffs, at_least(1),
       "First word of every cluster except the first; empty: chosen for the vocabulary.");
   v.number("div_val", model.div_val, at_least(1),
            "How much narrower the vectors of each further cluster are.");
-  v.number("d_model", model.d_model, at_least(2), "Features of a position; even.");
   v.number("d_embed", model.d_embed, at_least(1), "Width of the first cluster's vectors.");
+  v.flag("tie_weights", model.tie_weights,
+         "Whether words are predicted with the vectors that embed them.");
+}
+
+/// What all models with attention have.
+template <class Visitor, class Model>
+void describe_transformer(Visitor& v, Model& model) {
+  describe_words(v, model);
+  v.number("d_model", model.d_model, at_least(2), "Features of a position; even.");
   v.number("heads", model.heads, at_least(1), "Heads of the attention.");
   v.number("d_head", model.d_head, at_least(1), "Features of a head.");
   v.number("d_inner", model.d_inner, at_least(1), "Features inside the feed-forward part.");
   v.flag("pre_ln", model.pre_ln, "Whether layer norms come before the two parts, not after.");
-  v.flag("tie_weights", model.tie_weights,
-         "Whether words are predicted with the vectors that embed them.");
   v.number("dropout", model.dropout, from_to_below(0, 1), "How likely a feature is to be dropped.");
   v.number("attention_dropout", model.attention_dropout, from_to_below(0, 1),
            "How likely one position is not to see another.");
@@ -100,6 +107,31 @@ void describe_own(Visitor& v, LoopedModel& model) {
   v.numbers("exits", model.exits, above(0),
             "Evaluations also try these tolerances: a word leaves the loop when its own state "
             "changes by no more, relatively.");
+}
+
+template <class Visitor>
+void describe_own(Visitor& v, QrnnModel& model) {
+  describe_words(v, model);
+  v.number("layers", model.layers, at_least(1), "Layers; the last is as wide as a word's vector.");
+  v.number("d_hidden", model.d_hidden, at_least(1), "Features of all layers but the last.");
+  v.number("window", model.window, at_least(1),
+           "Words that the first layer sees at once: the present one and those before it.");
+  v.number("embedding_dropout", model.embedding_dropout, from_to_below(0, 1),
+           "How likely a word is to be dropped, wherever it stands.");
+  v.number("input_dropout", model.input_dropout, from_to_below(0, 1),
+           "How likely a feature of the first layer's input is to be dropped, at all positions.");
+  v.number("hidden_dropout", model.hidden_dropout, from_to_below(0, 1), "The same between layers.");
+  v.number("output_dropout", model.output_dropout, from_to_below(0, 1),
+           "The same after the last layer.");
+  v.number("weight_dropout", model.weight_dropout, from_to_below(0, 1),
+           "How likely a weight of a layer is to be dropped.");
+  v.number(
+      "activation_penalty", model.activation_penalty, at_least(0),
+      "Adds so many times the mean square of the last layer's features to the training's loss.");
+  v.number("slowness_penalty", model.slowness_penalty, at_least(0),
+           "Adds so many times the mean square of their changes from word to word.");
+  v.number("init_std", model.init_std, at_least(0),
+           "Standard deviation of the words' vectors at first.");
 }
 
 template <class Visitor>

@@ -134,6 +134,7 @@ TaskPass LanguageTask::forward(const Batch& batch, const EquilibriumPlan& how) {
   auto cost = parts_->network->forward(batch.tensors[0], batch.tensors[1], parts_->memory->next(),
                                        parts_->config.data.memory, how);
   auto loss = cost.nll.mean();
+  if (cost.penalty.defined()) loss = loss + cost.penalty;
   parts_->memory->remember(std::move(cost.memory), loss.detach());
   return {.loss = std::move(loss), .equilibria = std::move(cost.equilibria)};
 }

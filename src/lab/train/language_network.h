@@ -25,7 +25,8 @@ struct TextCost {
   torch::Tensor nll;  ///< −log p of every target [B, T]
   TextMemory memory;
   std::vector<Equilibrated> equilibria;
-  torch::Tensor loops{};  ///< that each word took [B, T], where words leave a loop by themselves
+  torch::Tensor loops{};    ///< that each word took [B, T], where words leave a loop by themselves
+  torch::Tensor penalty{};  ///< added to the training's loss, where the network has one
 };
 
 /// The networks that predict words, under one interface.

@@ -54,7 +54,8 @@ torch::Tensor AdaptiveEmbeddingImpl::embed(const torch::Tensor& tokens) const {
         projections_.size() == 1 ? projections_.front() : torch::cat(projections_, 1);
     vectors = at::matmul(vectors, projection.t()).to(vectors.scalar_type());
   }
-  return vectors * std::sqrt(static_cast<double>(vocabulary_.d_model));
+  return vocabulary_.scaled ? vectors * std::sqrt(static_cast<double>(vocabulary_.d_model))
+                            : vectors;
 }
 
 }  // namespace deq::models

@@ -11,8 +11,9 @@
 
 namespace deq::models {
 
-/// Words to vectors, times √d_model. A word goes through the table and projection of its own
-/// cluster only. Parameters: emb_layers.N.weight [size, width], emb_projs.N [d_model, width].
+/// Words to vectors, times √d_model where the vocabulary says so. A word goes through the table and
+/// projection of its own cluster only. Parameters: emb_layers.N.weight [size, width], emb_projs.N
+/// [d_model, width].
 class AdaptiveEmbeddingImpl : public torch::nn::Module {
  public:
   explicit AdaptiveEmbeddingImpl(const AdaptiveVocabulary& vocabulary,

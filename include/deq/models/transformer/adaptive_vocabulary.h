@@ -21,6 +21,7 @@ struct AdaptiveVocabulary {
   double projection_init_std = 0.01;  ///< of the projections, ≥ 0
   /// The projection of cluster 0 is the parameter emb_projs.0.weight; else it is emb_projs.0.
   bool projections_are_layers = true;
+  bool scaled = true;  ///< whether embedded vectors are times √d_model
 
   int64_t clusters() const { return static_cast<int64_t>(cutoffs.size()) + 1; }
   int64_t first_word(int64_t cluster) const;
