@@ -19,6 +19,8 @@
 #include "deq/models/reasoner/cell.h"
 #include "deq/models/reasoner/options.h"
 #include "deq/models/reasoner/reasoner.h"
+#include "deq/models/recurrent/relational_memory.h"
+#include "deq/models/recurrent/relational_memory_options.h"
 #include "deq/models/toy.h"
 #include "deq/models/transformer/adaptive_embedding.h"
 #include "deq/models/transformer/adaptive_softmax.h"
