@@ -10,10 +10,16 @@ namespace deq::lab::config {
 inline constexpr Choice<CorpusSplit> kTextSplits[] = {{"valid", CorpusSplit::Valid},
                                                       {"test", CorpusSplit::Test}};
 
+inline constexpr Choice<models::MemoryGates> kMemoryGates[] = {
+    {"none", models::MemoryGates::None},
+    {"unit", models::MemoryGates::Unit},
+    {"memory", models::MemoryGates::Memory}};
+
 template <>
 struct Alternatives<LanguageModel> {
   static std::string_view name(const LanguageModel& model) {
-    constexpr std::string_view kNames[] = {"deq-transformer", "transformer-xl", "looped"};
+    constexpr std::string_view kNames[] = {"deq-transformer", "transformer-xl", "looped",
+                                           "relational-memory"};
     static_assert(std::size(kNames) == std::variant_size_v<LanguageModel>);
     return kNames[model.index()];
   }
@@ -40,22 +46,28 @@ void describe(Visitor& v, TextData& data) {
                     "The size of the vocabulary at most; the rarest words count as unknown.");
 }
 
-/// What all models have.
+/// What all models have: how words are embedded and predicted.
 template <class Visitor, class Model>
-void describe_transformer(Visitor& v, Model& model) {
+void describe_words(Visitor& v, Model& model) {
   v.whole_numbers(
       "cutoffs", model.cutoffs, at_least(1),
       "First word of every cluster except the first; empty: chosen for the vocabulary.");
   v.number("div_val", model.div_val, at_least(1),
            "How much narrower the vectors of each further cluster are.");
-  v.number("d_model", model.d_model, at_least(2), "Features of a position; even.");
   v.number("d_embed", model.d_embed, at_least(1), "Width of the first cluster's vectors.");
+  v.flag("tie_weights", model.tie_weights,
+         "Whether words are predicted with the vectors that embed them.");
+}
+
+/// What all Transformers have.
+template <class Visitor, class Model>
+void describe_transformer(Visitor& v, Model& model) {
+  describe_words(v, model);
+  v.number("d_model", model.d_model, at_least(2), "Features of a position; even.");
   v.number("heads", model.heads, at_least(1), "Heads of the attention.");
   v.number("d_head", model.d_head, at_least(1), "Features of a head.");
   v.number("d_inner", model.d_inner, at_least(1), "Features inside the feed-forward part.");
   v.flag("pre_ln", model.pre_ln, "Whether layer norms come before the two parts, not after.");
-  v.flag("tie_weights", model.tie_weights,
-         "Whether words are predicted with the vectors that embed them.");
   v.number("dropout", model.dropout, from_to_below(0, 1), "How likely a feature is to be dropped.");
   v.number("attention_dropout", model.attention_dropout, from_to_below(0, 1),
            "How likely one position is not to see another.");
@@ -100,6 +112,30 @@ void describe_own(Visitor& v, LoopedModel& model) {
   v.numbers("exits", model.exits, above(0),
             "Evaluations also try these tolerances: a word leaves the loop when its own state "
             "changes by no more, relatively.");
+}
+
+template <class Visitor>
+void describe_own(Visitor& v, RelationalMemoryModel& model) {
+  describe_words(v, model);
+  v.number("d_model", model.d_model, at_least(1),
+           "Features of a word that is read, and of what one is predicted from.");
+  v.number("slots", model.slots, at_least(1), "Rows of the memory.");
+  v.number("heads", model.heads, at_least(1), "Heads of the attention.");
+  v.number("head_size", model.head_size, at_least(1),
+           "Features of a head; a slot has heads · head_size.");
+  v.number("blocks", model.blocks, at_least(1),
+           "How many times the slots attend to each other and to one word.");
+  v.number("mlp_layers", model.mlp_layers, at_least(1), "Layers of the MLP after the attention.");
+  v.choice("gates", model.gates, kMemoryGates,
+           "What decides between old and new memory: one pair of gates for every feature (unit), "
+           "for every slot (memory), or none.");
+  v.number("embedding_dropout", model.embedding_dropout, from_to_below(0, 1),
+           "How likely a feature of a word that is read is to be dropped.");
+  v.number(
+      "output_dropout", model.output_dropout, from_to_below(0, 1),
+      "How likely a feature of the memory is to be dropped where words are predicted from it.");
+  v.number("init_std", model.init_std, at_least(0),
+           "Standard deviation of the words' vectors at first.");
 }
 
 template <class Visitor>

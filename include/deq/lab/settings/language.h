@@ -8,6 +8,7 @@
 
 #include "deq/lab/data/text/corpus.h"
 #include "deq/lab/settings/recipe.h"
+#include "deq/models/recurrent/relational_memory_options.h"
 #include "deq/models/transformer/looped_options.h"
 #include "deq/models/transformer/options.h"
 #include "deq/models/transformer/transformer_xl.h"
@@ -41,9 +42,13 @@ struct LoopedModel : models::LoopedTransformerOptions {
   LoopedModel() { cutoffs.clear(); }
   std::vector<double> exits{};  ///< tolerances of models::LoopExits to evaluate with, > 0
 };
+struct RelationalMemoryModel : models::RelationalMemoryOptions {
+  RelationalMemoryModel() { cutoffs.clear(); }
+};
 
 /// [model].
-using LanguageModel = std::variant<DeqTransformerModel, TransformerXlModel, LoopedModel>;
+using LanguageModel =
+    std::variant<DeqTransformerModel, TransformerXlModel, LoopedModel, RelationalMemoryModel>;
 
 /// Language modelling on words. The defaults are the paper's for WikiText-103.
 struct LanguageConfig : Recipe {
