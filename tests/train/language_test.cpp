@@ -41,8 +41,19 @@ class Language : public ::testing::Test {
                   "[gradient]\nname = \"unrolled\"\nsteps = 6\nbackpropagated = 2\nspread = 0.5\n");
   }
 
-  double loss(int64_t segment, int64_t memory) const {
-    auto how = config();
+  LanguageConfig relational_config() const {
+    return parse_config<LanguageConfig>(
+        "experiment = \"language\"\nprecision = \"float64\"\n[data]\npath = \"" +
+            folder_.path().string() +
+            "\"\neval_streams = 2\neval_segment = 9\n[model]\nname = \"relational-memory\"\n"
+            "d_model = 10\nd_embed = 12\nslots = 2\nheads = 2\nhead_size = 6\nmlp_layers = 2\n"
+            "init_std = 0.2\n",
+        "test");
+  }
+
+  double loss(int64_t segment, int64_t memory) const { return loss(config(), segment, memory); }
+
+  static double loss(LanguageConfig how, int64_t segment, int64_t memory) {
     how.data.eval_segment = segment;
     how.data.eval_memory = memory;
     LanguageTask task(how);
@@ -60,6 +71,17 @@ TEST_F(Language, WithAFullMemoryAnEvaluationDoesNotDependOnTheSegments) {
   for (const int64_t segment : {1, 5, 17}) {
     EXPECT_NEAR(loss(segment, 1000), whole, 1e-9) << "segments of " << segment;
     EXPECT_GT(std::abs(loss(segment, 0) - whole), 1e-6) << "segments of " << segment;
+  }
+}
+
+// However much it is allowed, a recurrent network keeps its state; at 0 it forgets it.
+TEST_F(Language, ARecurrentMemoryIsKeptUnlessNoneIsAllowed) {
+  const auto how = relational_config();
+  const double whole = loss(how, 1000, 0);
+  for (const int64_t segment : {1, 5, 17}) {
+    EXPECT_NEAR(loss(how, segment, 1), whole, 1e-9) << "segments of " << segment;
+    EXPECT_EQ(loss(how, segment, 1), loss(how, segment, 1000)) << "segments of " << segment;
+    EXPECT_GT(std::abs(loss(how, segment, 0) - whole), 1e-6) << "segments of " << segment;
   }
 }
 
@@ -107,6 +129,12 @@ TEST(LanguageSizes, OfTheBooksModelsAreAboutTheSame) {
   const double equilibrium = size("gpu/books-recipe.toml", kBooks);
   EXPECT_NEAR(size("gpu/books-looped.toml", kBooks) / equilibrium, 1, 0.05);
   EXPECT_NEAR(size("gpu/books-transformer-xl.toml", kBooks) / equilibrium, 1, 0.05);
+  EXPECT_NEAR(size("gpu/books-relational-memory.toml", kBooks) / equilibrium, 1, 0.05);
+  EXPECT_EQ(size("books/relational-memory.toml", kBooks),
+            size("gpu/books-relational-memory.toml", kBooks));
+  EXPECT_NEAR(size("small/books-relational-memory.toml", kSmall) /
+                  size("small/books-transformer-xl.toml", kSmall),
+              1, 0.02);
   EXPECT_NEAR(size("small/books-looped.toml", kSmall) / size("small/books-deq.toml", kSmall), 1,
               0.02);
 }

@@ -110,8 +110,9 @@ class RelationalCore::Pass {
       const auto& block = blocks_[i];
       const auto qkv = i == 0 ? torch::cat({by_head(block.projected(memory)), qkv_[word]}, 3)
                               : by_head(block.projected(rows));
-      const auto asking = i + 1 == blocks_.size() ? core_.slots_ : core_.slots_ + 1;
-      rows = through(block, rows.narrow(1, 0, asking), qkv.to(type_));
+      const bool last = i + 1 == blocks_.size();
+      if (last && rows.size(1) > core_.slots_) rows = rows.narrow(1, 0, core_.slots_);
+      rows = through(block, rows, qkv.to(type_));
     }
     return memory_gates_ ? gated(memory, rows, gates_[word]) : rows;
   }
@@ -155,7 +156,7 @@ class RelationalCore::Pass {
     return qkv.view({batch_, -1, 3, core_.heads_, core_.head_size_}).permute({2, 0, 3, 1, 4});
   }
 
-  /// The first rows after a block, of all rows' queries, keys and values.
+  /// The first rows after a block, for the queries, keys and values of all rows.
   torch::Tensor through(const Block& block, const torch::Tensor& rows,
                         const torch::Tensor& qkv) const {
     const auto parts = qkv.contiguous().flatten(1, 2).unbind(0);
