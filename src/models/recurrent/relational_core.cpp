@@ -1,6 +1,5 @@
 #include "models/recurrent/relational_core.h"
 
-#include <ATen/ops/addcmul.h>
 #include <ATen/ops/linear.h>
 #include <fmt/format.h>
 
@@ -179,7 +178,7 @@ class RelationalCore::Pass {
                            .to(memory.scalar_type())
                            .view({batch_, core_.slots_, 2, -1})
                            .unbind(2);
-    return at::addcmul(gates[0] * rows.tanh(), gates[1], memory);
+    return gates[0] * rows.tanh() + gates[1] * memory;
   }
 
   const RelationalCore& core_;
