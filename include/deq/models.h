@@ -22,6 +22,8 @@
 #include "deq/models/reasoner/reasoner.h"
 #include "deq/models/recurrent/qrnn.h"
 #include "deq/models/recurrent/qrnn_options.h"
+#include "deq/models/recurrent/relational_memory.h"
+#include "deq/models/recurrent/relational_memory_options.h"
 #include "deq/models/toy.h"
 #include "deq/models/transformer/adaptive_embedding.h"
 #include "deq/models/transformer/adaptive_softmax.h"

@@ -92,6 +92,15 @@ log_every = 5
         return path
 
 
+    def relational(self):
+        """The same text for a recurrent network."""
+        path = self.folder / "relational.toml"
+        path.write_text('base = "rule.toml"\n[model]\nname = "relational-memory"\nd_model = 24\nd_embed = 24\n'
+                        'slots = 2\nheads = 2\nhead_size = 12\nmlp_layers = 2\nembedding_dropout = 0.0\n'
+                        'init_std = 0.2\n')
+        return path
+
+
 class Learning(LanguageTest):
     def test_an_equilibrium_learns_the_rule_and_is_evaluated_in_every_way(self):
         result = self.train_rule("run", *settings(train__epochs=8))
@@ -181,6 +190,24 @@ class Learning(LanguageTest):
                       settings(model__slowness_penalty=-1), settings(model__heads=2)):
             with self.subTest(wrong):
                 self.refused("train", self.qrnn(), *wrong, "--out", "run")
+    def test_a_relational_memory_trains_on_the_same_text(self):
+        result = self.train_rule("run", *settings(train__epochs=4), config=self.relational())
+        self.assertLess(result["perplexity"], LEARNT, f"seed {SEED}")
+        self.assertNotIn("nfe_forward", result)
+        self.assertEqual(json.loads(self.deq("eval", "run", "--json").stdout)["perplexity"], result["perplexity"])
+        texts = [json.loads(self.deq("generate", "run", "--prompt", "w00", "--words", "30", "--top", "1", "--json",
+                                     *settings(data__eval_segment=segment)).stdout)["text"].split()
+                 for segment in (8, 1)]
+        self.assertEqual(texts[0], texts[1], "a prompt may be read in pieces of any size")
+        pairs = set(zip(texts[0], texts[0][1:]))
+        self.assertGreater(sum(b == successor(a) for a, b in pairs), len(pairs) / 2, f"seed {SEED}: {texts[0]}")
+
+    def test_what_no_relational_memory_can_have_is_refused(self):
+        for wrong, named in ((settings(model__slots=0), "slots"), (settings(model__gates="some"), "gates"),
+                             (settings(model__embedding_dropout=1), "embedding_dropout"),
+                             (settings(model__d_inner=4), "d_inner")):
+            with self.subTest(wrong):
+                self.assertIn(named, self.refused("train", self.relational(), *wrong, "--out", "run"))
 
 
 class Loops(LanguageTest):
@@ -226,7 +253,9 @@ class Memory(LanguageTest):
                                    ("parts", self.config, settings(train__accumulation=2)),
                                    ("dropout", self.config, dropout),
                                    ("loops", self.looped(), dropout),
-                                   ("recurrent", self.qrnn(), every_dropout)):
+                                   ("recurrent", self.qrnn(), every_dropout),
+                                   ("relational", self.relational(),
+                                    settings(model__embedding_dropout=0.2, model__output_dropout=0.1))):
             with self.subTest(name):
                 self.train_rule(f"{name}-whole", *self.STEPS, *more, config=config)
                 self.train_rule(f"{name}-cut", *self.STEPS, *more, config=config)
@@ -244,7 +273,8 @@ class Memory(LanguageTest):
         # The noise that a loop starts from is each process's own, as dropout is.
         for name, config, more in (("solved", self.config, []),
                                    ("looped", self.looped(), settings(model__start_std=0)),
-                                   ("recurrent", self.qrnn(), settings(model__activation_penalty=1))):
+                                   ("recurrent", self.qrnn(), settings(model__activation_penalty=1)),
+                                   ("relational", self.relational(), [])):
             with self.subTest(name):
                 runs = f"{name}-one", f"{name}-two"
                 self.train_rule(runs[0], *self.STEPS, *precise, *more, config=config)

@@ -61,6 +61,29 @@ TEST(LanguageConfig, ThePublishedQrnnIsTheDefault) {
   EXPECT_NEAR(rate(13), 1e-4, 1e-12);
 }
 
+TEST(LanguageConfig, ThePublishedRelationalMemoryIsTheDefault) {
+  const auto config =
+      load_config<LanguageConfig>(kSource / "configs/paper/wikitext103-relational-memory.toml");
+  const auto& model = std::get<RelationalMemoryModel>(config.model);
+  const models::RelationalMemoryOptions published;
+  EXPECT_EQ(model.cutoffs, published.cutoffs);
+  EXPECT_EQ(model.d_model, published.d_model);
+  EXPECT_EQ(model.d_embed, published.d_embed);
+  EXPECT_EQ(model.div_val, published.div_val);
+  EXPECT_EQ(model.slots, published.slots);
+  EXPECT_EQ(model.units(), 2500);
+  EXPECT_EQ(model.heads, published.heads);
+  EXPECT_EQ(model.blocks, published.blocks);
+  EXPECT_EQ(model.mlp_layers, published.mlp_layers);
+  EXPECT_EQ(model.gates, published.gates);
+  EXPECT_EQ(model.embedding_dropout, published.embedding_dropout);
+  EXPECT_EQ(model.output_dropout, published.output_dropout);
+  EXPECT_EQ(config.train.batch_size, 384);
+  EXPECT_EQ(config.train.clip_norm, 0.1);
+  EXPECT_EQ(config.train.lr, 1e-3);
+  EXPECT_EQ(config.data.segment, 100);
+}
+
 // What a file of a set is called is what it changes, for the paper's corpus and for the small one.
 TEST(LanguageConfig, BothSetsHoldTheSameExperiments) {
   for (const std::string start : {"paper/wikitext103-", "books/"}) {

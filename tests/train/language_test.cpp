@@ -47,6 +47,13 @@ class Language : public ::testing::Test {
                   "[gradient]\nname = \"unrolled\"\nsteps = 6\nbackpropagated = 2\nspread = 0.5\n");
   }
 
+  LanguageConfig relational_config() const {
+    return config(
+        "name = \"relational-memory\"\nd_model = 10\nslots = 2\nheads = 2\nhead_size = 6\n"
+        "mlp_layers = 2\n",
+        "", "");
+  }
+
   static double loss(LanguageConfig how, int64_t segment, int64_t memory) {
     how.data.eval_segment = segment;
     how.data.eval_memory = memory;
@@ -61,7 +68,7 @@ class Language : public ::testing::Test {
 
 // What is before a word is what counts, not how the text was cut on the way.
 TEST_F(Language, WithAFullMemoryAnEvaluationDoesNotDependOnTheSegments) {
-  for (const auto& how : {config(), qrnn_config()}) {
+  for (const auto& how : {config(), qrnn_config(), relational_config()}) {
     const double whole = loss(how, 1000, 0);
     for (const int64_t segment : {1, 5, 17}) {
       EXPECT_NEAR(loss(how, segment, 1000), whole, 1e-9) << "segments of " << segment;
@@ -72,8 +79,10 @@ TEST_F(Language, WithAFullMemoryAnEvaluationDoesNotDependOnTheSegments) {
 
 // With a state, a memory of one word is one of all words.
 TEST_F(Language, ARecurrentNetworkKeepsItsStateUnlessItIsToForgetAll) {
-  EXPECT_EQ(loss(qrnn_config(), 5, 1), loss(qrnn_config(), 5, 1000));
-  EXPECT_NE(loss(qrnn_config(), 5, 1), loss(qrnn_config(), 5, 0));
+  for (const auto& how : {qrnn_config(), relational_config()}) {
+    EXPECT_EQ(loss(how, 5, 1), loss(how, 5, 1000));
+    EXPECT_NE(loss(how, 5, 1), loss(how, 5, 0));
+  }
 }
 
 TEST_F(Language, APenaltyCountsInTrainingOnly) {
@@ -135,15 +144,16 @@ TEST(LanguageSizes, OfTheBooksModelsAreAboutTheSame) {
   };
   constexpr int64_t kBooks = 53'946, kSmall = 10'000;
   const double equilibrium = size("gpu/books-recipe.toml", kBooks);
-  EXPECT_NEAR(size("gpu/books-looped.toml", kBooks) / equilibrium, 1, 0.05);
-  EXPECT_NEAR(size("gpu/books-transformer-xl.toml", kBooks) / equilibrium, 1, 0.05);
-  EXPECT_NEAR(size("gpu/books-awd-qrnn.toml", kBooks) / equilibrium, 1, 0.05);
-  EXPECT_EQ(size("books/awd-qrnn.toml", kBooks), size("gpu/books-awd-qrnn.toml", kBooks));
-  for (const std::string other : {"looped", "awd-qrnn"}) {
-    EXPECT_NEAR(
-        size("small/books-" + other + ".toml", kSmall) / size("small/books-deq.toml", kSmall), 1,
-        0.02)
-        << other;
+  for (const std::string rival : {"looped", "transformer-xl", "awd-qrnn", "relational-memory"}) {
+    EXPECT_NEAR(size("gpu/books-" + rival + ".toml", kBooks) / equilibrium, 1, 0.05) << rival;
+  }
+  for (const std::string rival : {"awd-qrnn", "relational-memory"}) {
+    EXPECT_EQ(size("books/" + rival + ".toml", kBooks),
+              size("gpu/books-" + rival + ".toml", kBooks));
+  }
+  const double small = size("small/books-deq.toml", kSmall);
+  for (const std::string rival : {"looped", "awd-qrnn", "relational-memory"}) {
+    EXPECT_NEAR(size("small/books-" + rival + ".toml", kSmall) / small, 1, 0.02) << rival;
   }
 }
 

@@ -10,11 +10,16 @@ namespace deq::lab::config {
 inline constexpr Choice<CorpusSplit> kTextSplits[] = {{"valid", CorpusSplit::Valid},
                                                       {"test", CorpusSplit::Test}};
 
+inline constexpr Choice<models::MemoryGates> kMemoryGates[] = {
+    {"none", models::MemoryGates::None},
+    {"unit", models::MemoryGates::Unit},
+    {"memory", models::MemoryGates::Memory}};
+
 template <>
 struct Alternatives<LanguageModel> {
   static std::string_view name(const LanguageModel& model) {
     constexpr std::string_view kNames[] = {"deq-transformer", "transformer-xl", "looped",
-                                           "awd-qrnn"};
+                                           "awd-qrnn", "relational-memory"};
     static_assert(std::size(kNames) == std::variant_size_v<LanguageModel>);
     return kNames[model.index()];
   }
@@ -41,7 +46,7 @@ void describe(Visitor& v, TextData& data) {
                     "The size of the vocabulary at most; the rarest words count as unknown.");
 }
 
-/// What all models have.
+/// What all models have: how words are embedded and predicted.
 template <class Visitor, class Model>
 void describe_words(Visitor& v, Model& model) {
   v.whole_numbers(
@@ -54,7 +59,7 @@ void describe_words(Visitor& v, Model& model) {
          "Whether words are predicted with the vectors that embed them.");
 }
 
-/// What all models with attention have.
+/// What all Transformers have.
 template <class Visitor, class Model>
 void describe_transformer(Visitor& v, Model& model) {
   describe_words(v, model);
@@ -130,6 +135,30 @@ void describe_own(Visitor& v, QrnnModel& model) {
       "Adds so many times the mean square of the last layer's features to the training's loss.");
   v.number("slowness_penalty", model.slowness_penalty, at_least(0),
            "Adds so many times the mean square of their changes from word to word.");
+  v.number("init_std", model.init_std, at_least(0),
+           "Standard deviation of the words' vectors at first.");
+}
+
+template <class Visitor>
+void describe_own(Visitor& v, RelationalMemoryModel& model) {
+  describe_words(v, model);
+  v.number("d_model", model.d_model, at_least(1),
+           "Features of a word that is read, and of what one is predicted from.");
+  v.number("slots", model.slots, at_least(1), "Rows of the memory.");
+  v.number("heads", model.heads, at_least(1), "Heads of the attention.");
+  v.number("head_size", model.head_size, at_least(1),
+           "Features of a head; a slot has heads · head_size.");
+  v.number("blocks", model.blocks, at_least(1),
+           "How many times the slots attend to each other and to one word.");
+  v.number("mlp_layers", model.mlp_layers, at_least(1), "Layers of the MLP after the attention.");
+  v.choice("gates", model.gates, kMemoryGates,
+           "What decides between old and new memory: one pair of gates for every feature (unit), "
+           "for every slot (memory), or none.");
+  v.number("embedding_dropout", model.embedding_dropout, from_to_below(0, 1),
+           "How likely a feature of a word that is read is to be dropped.");
+  v.number(
+      "output_dropout", model.output_dropout, from_to_below(0, 1),
+      "How likely a feature of the memory is to be dropped where words are predicted from it.");
   v.number("init_std", model.init_std, at_least(0),
            "Standard deviation of the words' vectors at first.");
 }

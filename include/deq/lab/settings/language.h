@@ -9,6 +9,7 @@
 #include "deq/lab/data/text/corpus.h"
 #include "deq/lab/settings/recipe.h"
 #include "deq/models/recurrent/qrnn_options.h"
+#include "deq/models/recurrent/relational_memory_options.h"
 #include "deq/models/transformer/looped_options.h"
 #include "deq/models/transformer/options.h"
 #include "deq/models/transformer/transformer_xl.h"
@@ -45,9 +46,13 @@ struct LoopedModel : models::LoopedTransformerOptions {
 struct QrnnModel : models::QrnnOptions {
   QrnnModel() { cutoffs.clear(); }
 };
+struct RelationalMemoryModel : models::RelationalMemoryOptions {
+  RelationalMemoryModel() { cutoffs.clear(); }
+};
 
 /// [model].
-using LanguageModel = std::variant<DeqTransformerModel, TransformerXlModel, LoopedModel, QrnnModel>;
+using LanguageModel = std::variant<DeqTransformerModel, TransformerXlModel, LoopedModel, QrnnModel,
+                                   RelationalMemoryModel>;
 
 /// Language modelling on words. The defaults are the paper's for WikiText-103.
 struct LanguageConfig : Recipe {

@@ -17,5 +17,7 @@ std::unique_ptr<LanguageNetwork> make_network(const LoopedModel& model, int64_t 
                                               const at::Generator& generator);
 std::unique_ptr<LanguageNetwork> make_network(const QrnnModel& model, int64_t words,
                                               const at::Generator& generator);
+std::unique_ptr<LanguageNetwork> make_network(const RelationalMemoryModel& model, int64_t words,
+                                              const at::Generator& generator);
 
 }  // namespace deq::lab
