@@ -24,7 +24,8 @@ from torch.nn.functional import cross_entropy
 
 from peers.explicit_networks import resnet101
 from peers.torchdeq_mdeq import LARGE, TorchdeqMdeq
-from peers.torchdeq_transformer import PUBLISHED, WORDS, TorchdeqTransformer
+from peers.torchdeq_transformer import PUBLISHED, TorchdeqTransformer
+from peers.transformer_layers import WORDS
 from peers.transformer_xl import PUBLISHED as EXPLICIT
 from peers.transformer_xl import TransformerXl
 
@@ -135,7 +136,7 @@ class Language:
         return None if penalty else TransformerXl().cuda()
 
     def explicit_loss(self, model):
-        return model(self.tokens, self.targets, self.explicit_past).float().mean()
+        return model(self.tokens, self.targets, self.explicit_past)[0]
 
 
 def main():

@@ -11,7 +11,8 @@ as its text. 12 evaluations for inference (the cost of every word), 12 + 12 in a
 import torch
 from safetensors.torch import save_file
 
-from peers.torchdeq_transformer import SMALL, WORDS, TorchdeqTransformer
+from peers.torchdeq_transformer import SMALL, TorchdeqTransformer
+from peers.transformer_layers import WORDS
 from side_by_side import Comparison, relative
 
 CONVOLUTIONS = ("qkv_net", "r_net", "o_net", "inject_conv")  # libdeq has their weights as published, [out, in, 1]

@@ -191,6 +191,36 @@ class Bench(ProgramTest):
         self.assertAlmostEqual(numbers["term_ratio"], numbers["step_with_term_ms"] / numbers["step_ms"])
         self.assertIn("traceEvents", json.loads((self.folder / "trace.json").read_text()))
 
+    def explicit(self, *arguments):
+        text = self.deq("bench", "explicit", *arguments, "--repeats", "1", "--json", "numbers.json").stdout
+        return text, json.loads((self.folder / "numbers.json").read_text())
+
+    def test_an_explicit_network(self):
+        text, numbers = self.explicit("resnet18", "--batch", "2", "--set", "data.image_size=16")
+        self.assertTrue(text.startswith("resnet18, batch_size 2, image_size 16, classes 10, cpu"), text)
+        self.assertEqual(numbers["parameters"], 11_173_962)
+        for key in ("inference_ms", "inference_mib", "step_ms", "step_mib"):
+            self.assertGreater(numbers[key], 0)
+        self.assertIn("training step", text)
+
+    def test_an_explicit_language_model(self):
+        sizes = {"layers": 1, "d_model": 8, "d_embed": 8, "heads": 2, "d_head": 4, "d_inner": 16, "cutoffs": "[]"}
+        settings = [f"--set=model.{key}={value}" for key, value in sizes.items()]
+        text, numbers = self.explicit("transformer-xl", "--batch", "3", *settings, "--set", "data.segment=5", "--set",
+                                      "data.memory=6", "--set", "data.max_words=40")
+        self.assertIn("batch_size 3, segment 5, memory 6, words 40", text)
+        self.assertEqual([numbers[key] for key in ("batch_size", "segment", "memory", "words")], [3, 5, 6, 40])
+        self.assertGreater(numbers["step_ms"], 0)
+
+    def test_what_no_explicit_network_is(self):
+        said = self.refused("bench", "explicit", "resnet19")
+        self.assertEqual(said, 'there is no explicit network "resnet19"; there are: resnet18, resnet101, densenet121, '
+                               'inception-v2, transformer-xl')
+        self.assertIn('unknown key "model.width"', self.refused("bench", "explicit", "resnet18", "--set", "model.width=3"))
+        self.assertIn("must be a whole number above zero, not 0",
+                      self.deq("bench", "explicit", "resnet18", "--batch", "0", status=2).stderr)
+        self.assertIn("NAME", self.deq("bench", "explicit", status=2).stderr)
+
     def test_solvers(self):
         text = self.deq("bench", "solvers", "--batch", "2", "--dim", "100", "--repeats", "1", "--json", "numbers.json").stdout
         numbers = json.loads((self.folder / "numbers.json").read_text())

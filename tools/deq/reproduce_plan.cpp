@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "configs.h"
 #include "core/require.h"
 #include "data_folder.h"
 #include "deq/lab/base/errors.h"
@@ -92,19 +93,11 @@ fs::path recipes_folder(const ReproduceArguments& arguments) {
                         "--recipes {}: there is no such folder", arguments.recipes);
     return arguments.recipes;
   }
-  fs::path here = "configs/reproduce";
-  if (fs::is_directory(here)) return here;
-  std::error_code code;
-  const auto program = fs::read_symlink("/proc/self/exe", code);
-  for (auto above = program.parent_path(); above != program.root_path();
-       above = above.parent_path()) {
-    for (const auto& folder : {above / here, above / "share/deq" / here}) {  // built, installed
-      if (fs::is_directory(folder)) return folder;
-    }
-  }
-  throw UsageError(
-      "there is no folder configs/reproduce, neither here nor above the program: name "
-      "it with --recipes DIR");
+  const auto found = find_in_configs("reproduce");
+  require<UsageError>(found.has_value(),
+                      "there is no folder configs/reproduce, neither here nor above the program: "
+                      "name it with --recipes DIR");
+  return *found;
 }
 
 std::vector<PlannedRun> plan_runs(const rp::Exhibit& exhibit, const rp::Catalogue& catalogue,

@@ -29,4 +29,8 @@ class ImageClassifier {
   int64_t classes_;
 };
 
+/// What a training step of the experiment minimises.
+torch::Tensor training_loss(const torch::Tensor& logits, const torch::Tensor& labels,
+                            const VisionConfig& config);
+
 }  // namespace deq::lab

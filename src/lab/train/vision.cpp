@@ -76,10 +76,7 @@ std::shared_ptr<const BatchSource> VisionTask::training_batches(const Shard& sha
 
 TaskPass VisionTask::forward(const Batch& batch, const EquilibriumPlan& how) {
   auto scores = parts_->classifier.scores(batch.tensors[0], how);
-  const auto logits = scores.logits.to(storage_type(parts_->config.precision));
-  const auto options = torch::nn::functional::CrossEntropyFuncOptions().label_smoothing(
-      parts_->config.loss.label_smoothing);
-  return {.loss = torch::nn::functional::cross_entropy(logits, batch.tensors[1], options),
+  return {.loss = training_loss(scores.logits, batch.tensors[1], parts_->config),
           .equilibria = std::move(scores.equilibria)};
 }
 

@@ -21,16 +21,23 @@ CLI::App* add_subject(CLI::App& bench, const char* name, const char* what,
   command->add_option("--device", arguments->device, "cpu, cuda or cuda:N")->capture_default_str();
   command->add_option("--precision", arguments->precision, "float32, tf32, bfloat16 or float64")
       ->transform(CLI::CheckedTransformer(kPrecisions));
-  command->add_option("--batch", arguments->batch, "samples")
-      ->capture_default_str()
-      ->check(positive_whole_number);
+  auto* batch =
+      command->add_option("--batch", arguments->batch, "samples")->check(positive_whole_number);
+  if (arguments->batch > 0) batch->capture_default_str();
   command->add_option("--repeats", arguments->repeats, "calls of which the median is told")
       ->capture_default_str()
       ->check(positive_whole_number);
+  command->add_option("--json", arguments->json, "also write the numbers to this file");
+  return command;
+}
+
+/// One that solves.
+CLI::App* add_solved(CLI::App& bench, const char* name, const char* what,
+                     const std::shared_ptr<BenchArguments>& arguments) {
+  auto* command = add_subject(bench, name, what, arguments);
   command->add_option("--forward", arguments->forward, "evaluations of a training step's solve")
       ->capture_default_str()
       ->check(positive_whole_number);
-  command->add_option("--json", arguments->json, "also write the numbers to this file");
   return command;
 }
 
@@ -41,7 +48,7 @@ void add_trace(CLI::App& command, BenchArguments& arguments) {
 
 CLI::App* add_model(CLI::App& bench, const char* name, const char* what,
                     const std::shared_ptr<BenchArguments>& arguments) {
-  auto* command = add_subject(bench, name, what, arguments);
+  auto* command = add_solved(bench, name, what, arguments);
   command->add_option("--solver", arguments->solver, "of both solves")
       ->capture_default_str()
       ->check(CLI::IsMember({"picard", "anderson", "broyden", "broyden-bfloat16"}));
@@ -87,8 +94,8 @@ void add_bench(CLI::App& program) {
 
   const auto puzzles = std::make_shared<BenchArguments>(BenchArguments{.batch = 768, .forward = 3});
   const auto sizes = std::make_shared<ReasonerSizes>();
-  auto* reasoner = add_subject(*command, "reasoner",
-                               "Segments of the Equilibrium Reasoner on random puzzles.", puzzles);
+  auto* reasoner = add_solved(*command, "reasoner",
+                              "Segments of the Equilibrium Reasoner on random puzzles.", puzzles);
   add_trace(*reasoner, *puzzles);
   reasoner->add_option("--cells", sizes->tokens, "of a puzzle")
       ->capture_default_str()
@@ -103,9 +110,23 @@ void add_bench(CLI::App& program) {
                    *puzzles);
   });
 
+  const auto rivals = std::make_shared<BenchArguments>();
+  const auto network = std::make_shared<ExplicitNetwork>();
+  auto* rival = add_subject(*command, "explicit",
+                            "A network without equilibria on random data; the batch is that of its "
+                            "configuration by default.",
+                            rivals);
+  rival->add_option("NAME", network->name, explicit_names())->required();
+  rival
+      ->add_option("--set", network->overrides,
+                   "override a key of its configuration, e.g. --set model.dropout=0; may be "
+                   "repeated")
+      ->allow_extra_args(false);
+  rival->callback([rivals, network] { bench_explicit(*network, *rivals); });
+
   const auto slabs = std::make_shared<BenchArguments>(BenchArguments{.batch = 96, .forward = 8});
   auto* solvers =
-      add_subject(*command, "solvers", "Solvers on a map that costs next to nothing.", slabs);
+      add_solved(*command, "solvers", "Solvers on a map that costs next to nothing.", slabs);
   solvers->add_option("--dim", slabs->dim, "numbers per sample")
       ->capture_default_str()
       ->check(positive_whole_number);

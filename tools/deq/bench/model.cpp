@@ -18,7 +18,7 @@ constexpr double kNeverMet = 1e-30;
 /// Times and memory of one model.
 class Measurement {
  public:
-  Measurement(Subject& subject, const BenchArguments& arguments)
+  Measurement(EquilibriumSubject& subject, const BenchArguments& arguments)
       : subject_(subject), arguments_(arguments), passes_(subject, arguments) {}
 
   Json measure() {
@@ -86,7 +86,7 @@ class Measurement {
     trace.write();
   }
 
-  Subject& subject_;
+  EquilibriumSubject& subject_;
   const BenchArguments& arguments_;
   Passes passes_;
 };
@@ -121,7 +121,7 @@ void print(const Json& result) {
 
 }  // namespace
 
-void bench_model(Subject& subject, const BenchArguments& arguments) {
+void bench_model(EquilibriumSubject& subject, const BenchArguments& arguments) {
   const auto result = Measurement(subject, arguments).measure();
   print(result);
   write_bench_json(result, arguments);

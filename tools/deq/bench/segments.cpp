@@ -25,7 +25,7 @@ EquilibriumPlan training_plan(int64_t recursions, bool replayed) {
           .steps = recursions, .backpropagated = 1, .replayed = replayed, .measured = false}};
 }
 
-Json measured(Subject& subject, const BenchArguments& arguments) {
+Json measured(EquilibriumSubject& subject, const BenchArguments& arguments) {
   Passes passes(subject, arguments);
   const auto& device = passes.device();
   Trace trace(arguments.trace);  // refused before the measuring, if at all
@@ -88,7 +88,7 @@ void print_segments(const Json& result) {
 
 }  // namespace
 
-void bench_segments(Subject& subject, const BenchArguments& arguments) {
+void bench_segments(EquilibriumSubject& subject, const BenchArguments& arguments) {
   const auto result = measured(subject, arguments);
   print_segments(result);
   write_bench_json(result, arguments);

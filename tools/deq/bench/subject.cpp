@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 #include <torch/nn/functional/loss.h>
 
-#include <cmath>
 #include <regex>
 
 #include "deq/models/mdeq/mdeq.h"
 #include "deq/models/reasoner/reasoner.h"
 #include "deq/models/transformer/transformer.h"
 #include "lab/train/puzzle_loss.h"
+#include "lab/train/random_step.h"
 
 namespace deq::lab::cli {
 namespace {
@@ -28,7 +28,7 @@ int64_t scale_of(const std::string& name) {
   return std::stoll(parts[1]);
 }
 
-class MdeqSubject final : public Subject {
+class MdeqSubject final : public EquilibriumSubject {
  public:
   MdeqSubject(const std::string& preset, int64_t batch, const torch::Device& device,
               Precision precision)
@@ -71,7 +71,7 @@ class MdeqSubject final : public Subject {
   torch::Tensor images_, labels_;
 };
 
-class TransformerSubject final : public Subject {
+class TransformerSubject final : public EquilibriumSubject {
  public:
   static constexpr int64_t kLength = 150;  // words read at a time, and words remembered
 
@@ -81,9 +81,8 @@ class TransformerSubject final : public Subject {
     model_ = models::DeqTransformer(options_);
     model_->to(device, storage_type(precision));
     const auto numbers = torch::TensorOptions(device).dtype(storage_type(precision));
-    const auto words = numbers.dtype(torch::kInt64);
-    tokens_ = draw_words(batch, words);
-    targets_ = draw_words(batch, words);
+    tokens_ = random_words({batch, kLength}, options_.vocabulary, device);
+    targets_ = random_words({batch, kLength}, options_.vocabulary, device);
     memory_.capacity = kLength;
     memory_.z = torch::randn({batch, kLength, options_.d_model}, numbers);
     memory_.u = torch::randn({batch, kLength, 3 * options_.heads * options_.d_head}, numbers);
@@ -112,17 +111,6 @@ class TransformerSubject final : public Subject {
   }
 
  private:
-  /// Log-uniformly: frequent words come first in a vocabulary, as Zipf's law has them.
-  torch::Tensor draw_words(int64_t batch, const torch::TensorOptions& options) const {
-    const auto share = torch::rand({batch, kLength}, options.dtype(torch::kFloat64));
-    return share.mul(std::log(static_cast<double>(options_.vocabulary)))
-        .exp_()
-        .sub_(1)
-        .floor_()
-        .clamp_(0, options_.vocabulary - 1)
-        .to(torch::kInt64);
-  }
-
   models::TransformerOptions options_;
   int64_t batch_;
   models::DeqTransformer model_{nullptr};
@@ -130,7 +118,7 @@ class TransformerSubject final : public Subject {
   models::TransformerMemory memory_;
 };
 
-class ReasonerSubject final : public Subject {
+class ReasonerSubject final : public EquilibriumSubject {
  public:
   ReasonerSubject(const ReasonerSizes& sizes, const torch::Device& device, Precision precision)
       : sizes_(sizes) {
@@ -189,18 +177,20 @@ class ReasonerSubject final : public Subject {
 
 }  // namespace
 
-std::unique_ptr<Subject> mdeq_subject(const std::string& preset, int64_t batch,
-                                      const torch::Device& device, Precision precision) {
+std::unique_ptr<EquilibriumSubject> mdeq_subject(const std::string& preset, int64_t batch,
+                                                 const torch::Device& device, Precision precision) {
   return std::make_unique<MdeqSubject>(preset, batch, device, precision);
 }
 
-std::unique_ptr<Subject> transformer_subject(bool pre_ln, int64_t batch,
-                                             const torch::Device& device, Precision precision) {
+std::unique_ptr<EquilibriumSubject> transformer_subject(bool pre_ln, int64_t batch,
+                                                        const torch::Device& device,
+                                                        Precision precision) {
   return std::make_unique<TransformerSubject>(pre_ln, batch, device, precision);
 }
 
-std::unique_ptr<Subject> reasoner_subject(const ReasonerSizes& sizes, const torch::Device& device,
-                                          Precision precision) {
+std::unique_ptr<EquilibriumSubject> reasoner_subject(const ReasonerSizes& sizes,
+                                                     const torch::Device& device,
+                                                     Precision precision) {
   return std::make_unique<ReasonerSubject>(sizes, device, precision);
 }
 

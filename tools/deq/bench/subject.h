@@ -21,24 +21,31 @@ class Subject {
   virtual torch::nn::Module& model() = 0;
   /// A pass with its loss.
   virtual TaskPass forward(const EquilibriumPlan& how) = 0;
+};
+
+/// One with an equilibrium layer.
+class EquilibriumSubject : public Subject {
+ public:
   /// The multiplications and additions of one evaluation of f.
   virtual double flops_of_f() = 0;
 };
 
 /// A preset of the multiscale DEQ on images of its data set's size.
-std::unique_ptr<Subject> mdeq_subject(const std::string& preset, int64_t batch,
-                                      const torch::Device& device, Precision precision);
+std::unique_ptr<EquilibriumSubject> mdeq_subject(const std::string& preset, int64_t batch,
+                                                 const torch::Device& device, Precision precision);
 
 /// The DEQ-Transformer of the paper on WikiText-103's shapes.
-std::unique_ptr<Subject> transformer_subject(bool pre_ln, int64_t batch,
-                                             const torch::Device& device, Precision precision);
+std::unique_ptr<EquilibriumSubject> transformer_subject(bool pre_ln, int64_t batch,
+                                                        const torch::Device& device,
+                                                        Precision precision);
 
 /// The Equilibrium Reasoner on random puzzles; at its published size by default.
 struct ReasonerSizes {
   int64_t batch = 768, tokens = 81, width = 512;
   bool attention = false;
 };
-std::unique_ptr<Subject> reasoner_subject(const ReasonerSizes& sizes, const torch::Device& device,
-                                          Precision precision);
+std::unique_ptr<EquilibriumSubject> reasoner_subject(const ReasonerSizes& sizes,
+                                                     const torch::Device& device,
+                                                     Precision precision);
 
 }  // namespace deq::lab::cli
