@@ -27,12 +27,13 @@ namespace reference {
 
 ForgetPool forget_pool(const at::Tensor& y, const at::Tensor& start) {
   const auto parts = y.to(state_type(y)).chunk(3, -1);
-  const auto z = parts[0].tanh(), f = parts[1].sigmoid(), o = parts[2].sigmoid();
+  const auto o = parts[2].sigmoid();
+  // Unbound, or the gradient of each position would be a tensor as large as all.
+  const auto z = parts[0].tanh().unbind(1), f = parts[1].sigmoid().unbind(1);
   auto c = start;
   std::vector<at::Tensor> states;
-  for (int64_t t = 0; t < y.size(1); ++t) {
-    const auto kept = f.select(1, t);
-    c = kept * c + (1 - kept) * z.select(1, t);
+  for (size_t t = 0; t < z.size(); ++t) {
+    c = f[t] * c + (1 - f[t]) * z[t];
     states.push_back(c);
   }
   if (states.empty()) return {.h = o.to(y.scalar_type()), .c = c};
