@@ -27,10 +27,14 @@ class Words(nn.Module):
                                        for (begin, end), width in zip(self.clusters, widths))
         self.biases = nn.ParameterList(torch.zeros(end - begin) for begin, end in self.clusters)
         projected = div_val > 1 or d_embed != d_model
-        self.into = nn.ParameterList(torch.randn(d_model, width) * 0.01 for width in widths if projected)
+        tables = len(widths) if div_val > 1 else 1  # clusters of one width have one projection
+        self.into = nn.ParameterList(torch.randn(d_model, width) * 0.01 for width in widths[:tables] if projected)
         self.out = nn.Parameter(torch.randn(d_model, d_embed) * 0.01) if projected else None
         self.cluster_weight = nn.Parameter(torch.randn(len(cutoffs), d_embed) * init_std)
         self.cluster_bias = nn.Parameter(torch.zeros(len(cutoffs)))
+
+    def projection(self, cluster):
+        return self.into[min(cluster, len(self.into) - 1)]
 
     def embed(self, tokens):
         flat = tokens.flatten()
@@ -39,7 +43,7 @@ class Words(nn.Module):
             positions = ((flat >= begin) & (flat < end)).nonzero().squeeze(1)
             own = F.embedding(flat[positions] - begin, self.tables[i])
             if self.out is not None:
-                own = F.linear(own, self.into[i])
+                own = F.linear(own, self.projection(i))
             vectors = vectors.index_copy(0, positions, own)
         return vectors.view(*tokens.shape, -1) * self.scale
 
@@ -56,7 +60,7 @@ class Words(nn.Module):
             if i == 0:
                 log_p = head[positions].gather(1, targets[positions, None])
             else:
-                own = hidden[positions] if self.out is None else hidden[positions] @ self.into[i]
+                own = hidden[positions] if self.out is None else hidden[positions] @ self.projection(i)
                 within = torch.log_softmax(F.linear(own, self.tables[i], self.biases[i]), -1)
                 log_p = head[positions, size + i - 1] + within.gather(1, targets[positions, None] - begin).squeeze(1)
             total = total - log_p.sum()

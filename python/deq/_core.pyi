@@ -977,6 +977,7 @@ def other_leaves(eq: Equilibrated, inputs: Sequence[Tensor], known: list[Tensor]
 
 Splitting = Literal["peaceman-rachford", "forward-backward"]
 Stem = Literal["cifar", "imagenet"]
+MemoryGates = Literal["none", "unit", "memory"]
 
 class MdeqOptions:
     """A multiscale DEQ for images. The defaults are the authors' tiny model for CIFAR-10."""
@@ -1416,6 +1417,90 @@ class LoopedTransformerOptions:
     def __eq__(self, other: object) -> bool: ...
     def __hash__(self) -> int: ...
 
+class RelationalMemoryOptions:
+    """A language model around a relational memory core (Santoro et al. 2018). The defaults are the authors' for
+    WikiText-103."""
+
+    def __init__(
+        self,
+        *,
+        vocabulary: int = 267735,
+        cutoffs: list[int] = [20000, 40000, 200000],
+        div_val: int = 1,
+        d_model: int = 512,
+        d_embed: int = 512,
+        slots: int = 1,
+        heads: int = 4,
+        head_size: int = 625,
+        blocks: int = 1,
+        mlp_layers: int = 5,
+        gates: MemoryGates = "unit",
+        tie_weights: bool = True,
+        tie_projections: list[bool] = [],
+        embedding_dropout: float = 0.5,
+        output_dropout: float = 0.0,
+        init_std: float = 0.02,
+    ) -> None: ...
+    def replace(
+        self,
+        *,
+        vocabulary: int = ...,
+        cutoffs: list[int] = ...,
+        div_val: int = ...,
+        d_model: int = ...,
+        d_embed: int = ...,
+        slots: int = ...,
+        heads: int = ...,
+        head_size: int = ...,
+        blocks: int = ...,
+        mlp_layers: int = ...,
+        gates: MemoryGates = ...,
+        tie_weights: bool = ...,
+        tie_projections: list[bool] = ...,
+        embedding_dropout: float = ...,
+        output_dropout: float = ...,
+        init_std: float = ...,
+    ) -> Self:
+        """The same with these fields changed."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields and their values."""
+
+    @property
+    def vocabulary(self) -> int: ...
+    @property
+    def cutoffs(self) -> list[int]: ...
+    @property
+    def div_val(self) -> int: ...
+    @property
+    def d_model(self) -> int: ...
+    @property
+    def d_embed(self) -> int: ...
+    @property
+    def slots(self) -> int: ...
+    @property
+    def heads(self) -> int: ...
+    @property
+    def head_size(self) -> int: ...
+    @property
+    def blocks(self) -> int: ...
+    @property
+    def mlp_layers(self) -> int: ...
+    @property
+    def gates(self) -> MemoryGates: ...
+    @property
+    def tie_weights(self) -> bool: ...
+    @property
+    def tie_projections(self) -> list[bool]: ...
+    @property
+    def embedding_dropout(self) -> float: ...
+    @property
+    def output_dropout(self) -> float: ...
+    @property
+    def init_std(self) -> float: ...
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+
 def mdeq_preset(name: str) -> MdeqOptions:
     """One of the configurations that the authors released."""
 
@@ -1479,5 +1564,17 @@ class LoopedTransformer:
         self, tokens: Tensor, capacity: int, memory: list[Tensor], loops: int, rtol: float
     ) -> tuple[Tensor, list[Tensor], Tensor]: ...
     def cost(self, hidden: Tensor, targets: Tensor) -> Tensor: ...
+    def log_probabilities(self, hidden: Tensor) -> Tensor: ...
+    def tied(self) -> list[tuple[str, str]]: ...
+
+class RelationalMemory:
+    def __init__(self, options: RelationalMemoryOptions, generator: Optional[torch.Generator]) -> None: ...
+    def named_parameters(self) -> list[tuple[str, Tensor]]: ...
+    def named_buffers(self) -> list[tuple[str, Tensor]]: ...
+    def train(self, mode: bool) -> None: ...
+    def forward(
+        self, tokens: Tensor, targets: Tensor, memory: Optional[Tensor]
+    ) -> tuple[Tensor, Tensor, Tensor]: ...
+    def read(self, tokens: Tensor, memory: Optional[Tensor]) -> tuple[Tensor, Tensor]: ...
     def log_probabilities(self, hidden: Tensor) -> Tensor: ...
     def tied(self) -> list[tuple[str, str]]: ...

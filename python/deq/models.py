@@ -24,6 +24,7 @@ from deq._core import (
     LoopedTransformerOptions,
     MdeqOptions,
     MonotoneOptions,
+    RelationalMemoryOptions,
     ResNetOptions,
     TransformerOptions,
     TransformerXLOptions,
@@ -44,6 +45,8 @@ __all__ = [
     "Model",
     "MonotoneDEQ",
     "MonotoneOptions",
+    "RelationalMemory",
+    "RelationalMemoryOptions",
     "ResNet",
     "ResNetOptions",
     "TextOutput",
@@ -260,7 +263,7 @@ class ResNet(Model):
 class LanguageModel(Model):
     """What the language models have in common."""
 
-    core: Union[_core.DeqTransformer, _core.TransformerXL, _core.LoopedTransformer]
+    core: Union[_core.DeqTransformer, _core.TransformerXL, _core.LoopedTransformer, _core.RelationalMemory]
 
     @outside_of_compilers
     def log_probabilities(self, hidden: Tensor) -> Tensor:
@@ -354,6 +357,33 @@ class TransformerXL(LanguageModel):
             return TextOutput(hidden, None, tuple(after), None)
         nll, hidden, after = self.core.forward(tokens, targets, capacity, list(memory))
         return TextOutput(hidden, nll, tuple(after), None)
+
+
+class RelationalMemory(LanguageModel):
+    """A recurrent language model around a relational memory core. Options are those of `RelationalMemoryOptions`."""
+
+    options_type = RelationalMemoryOptions
+    core_type = _core.RelationalMemory
+    core: _core.RelationalMemory
+
+    @outside_of_compilers
+    def forward(
+        self,
+        tokens: Tensor,
+        targets: Optional[Tensor] = None,
+        *,
+        memory: tuple[Tensor, ...] = (),
+        capacity: int = 0,
+    ) -> TextOutput:
+        """As the DEQ-Transformer's, without an equilibrium. The memory has one size, so `capacity` only says whether it is
+        given back; at 0 it is not."""
+        self._require_shared()
+        before = memory[0] if memory else None
+        if targets is None:
+            nll, (hidden, after) = None, self.core.read(tokens, before)
+        else:
+            nll, hidden, after = self.core.forward(tokens, targets, before)
+        return TextOutput(hidden, nll, (after,) if capacity > 0 else (), None)
 
 
 def _made_again(

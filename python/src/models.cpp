@@ -203,6 +203,41 @@ void bind_model_options(py::module_& module) {
       .field(
           "start_std", [](auto& o) -> auto& { return o.start_std; })
       .done();
+  model_options<RelationalMemoryOptions>(module, "RelationalMemoryOptions",
+                                         "A language model around a relational memory core.")
+      .field(
+          "vocabulary", [](auto& o) -> auto& { return o.vocabulary; })
+      .field(
+          "cutoffs", [](auto& o) -> auto& { return o.cutoffs; })
+      .field(
+          "div_val", [](auto& o) -> auto& { return o.div_val; })
+      .field(
+          "d_model", [](auto& o) -> auto& { return o.d_model; })
+      .field(
+          "d_embed", [](auto& o) -> auto& { return o.d_embed; })
+      .field(
+          "slots", [](auto& o) -> auto& { return o.slots; })
+      .field(
+          "heads", [](auto& o) -> auto& { return o.heads; })
+      .field(
+          "head_size", [](auto& o) -> auto& { return o.head_size; })
+      .field(
+          "blocks", [](auto& o) -> auto& { return o.blocks; })
+      .field(
+          "mlp_layers", [](auto& o) -> auto& { return o.mlp_layers; })
+      .field(
+          "gates", [](auto& o) -> auto& { return o.gates; })
+      .field(
+          "tie_weights", [](auto& o) -> auto& { return o.tie_weights; })
+      .field(
+          "tie_projections", [](auto& o) -> auto& { return o.tie_projections; })
+      .field(
+          "embedding_dropout", [](auto& o) -> auto& { return o.embedding_dropout; })
+      .field(
+          "output_dropout", [](auto& o) -> auto& { return o.output_dropout; })
+      .field(
+          "init_std", [](auto& o) -> auto& { return o.init_std; })
+      .done();
 }
 
 using Named = std::vector<std::pair<std::string, torch::Tensor>>;
@@ -273,6 +308,29 @@ void bind_looped(py::module_& module) {
       .def("tied", &LoopedTransformerImpl::tied);
 }
 
+void bind_relational_memory(py::module_& module) {
+  using Memory = std::optional<torch::Tensor>;
+  model<RelationalMemoryImpl, RelationalMemoryOptions>(module, "RelationalMemory")
+      .def(
+          "forward",
+          [](RelationalMemoryImpl& self, const torch::Tensor& tokens, const torch::Tensor& targets,
+             const Memory& memory) {
+            auto output = self.forward(tokens, targets, memory.value_or(torch::Tensor()));
+            return std::tuple(output.nll, output.reading.hidden, output.reading.memory);
+          },
+          py::arg("tokens"), py::arg("targets"), py::arg("memory"), Unlocked())
+      .def(
+          "read",
+          [](RelationalMemoryImpl& self, const torch::Tensor& tokens, const Memory& memory) {
+            auto reading = self.read(tokens, memory.value_or(torch::Tensor()));
+            return std::pair(reading.hidden, reading.memory);
+          },
+          py::arg("tokens"), py::arg("memory"), Unlocked())
+      .def("log_probabilities", &RelationalMemoryImpl::log_probabilities, py::arg("hidden"),
+           Unlocked())
+      .def("tied", &RelationalMemoryImpl::tied);
+}
+
 }  // namespace
 
 void bind_models(py::module_& module) {
@@ -328,6 +386,7 @@ void bind_models(py::module_& module) {
            Unlocked())
       .def("tied", &TransformerXLImpl::tied);
   bind_looped(module);
+  bind_relational_memory(module);
 }
 
 }  // namespace deq::python

@@ -48,6 +48,10 @@ struct EnumNames<models::Splitting> {
   static constexpr const char* values[] = {"peaceman-rachford", "forward-backward"};
 };
 template <>
+struct EnumNames<models::MemoryGates> {
+  static constexpr const char* values[] = {"none", "unit", "memory"};
+};
+template <>
 struct EnumNames<models::Stem> {
   static constexpr const char* values[] = {"cifar", "imagenet"};
 };

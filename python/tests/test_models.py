@@ -194,6 +194,10 @@ ALL = {
     models.DEQTransformer: dict(WORDS, div_val=2, tie_projections=[False, True, True], attention_dropout=0.0, horizon=8),
     models.TransformerXL: dict(WORDS, div_val=2, tie_projections=[False, True, True], layers=2),
     models.LoopedTransformer: dict(WORDS, div_val=2, tie_projections=[False, True, True], prelude=1, core=2, coda=1),
+    models.RelationalMemory: dict(
+        vocabulary=40, cutoffs=[10, 20], d_model=16, d_embed=16, div_val=2, tie_projections=[False, True, True], slots=3,
+        heads=2, head_size=8, mlp_layers=2, embedding_dropout=0.0,
+    ),
 }
 
 
@@ -265,6 +269,27 @@ def test_words_leave_the_loop_of_a_looped_transformer():
     assert len(never.memory) == len(looped.memory) == 4 and never.memory[0].shape == (2, 4, 16)
     with pytest.raises(deq.Error, match="rtol = -1, must be ≥ 0"):
         model.read_with_exits(tokens, loops=6, rtol=-1.0)
+
+
+def test_a_relational_memory_goes_on_from_its_memory():
+    torch.manual_seed(1)
+    model = models.RelationalMemory(**ALL[models.RelationalMemory]).double()
+    tokens, targets = torch.randint(0, 40, (2, 6)), torch.randint(0, 40, (2, 6))
+    whole = model(tokens, targets, capacity=1)
+    first = model(tokens[:, :2], targets[:, :2], capacity=1)
+    second = model(tokens[:, 2:], targets[:, 2:], memory=first.memory, capacity=1)
+    torch.testing.assert_close(torch.cat([first.nll, second.nll], 1), whole.nll)
+    torch.testing.assert_close(second.memory, whole.memory)
+    assert whole.memory[0].shape == (2, 3, 16) and not whole.memory[0].requires_grad
+    assert model(tokens).memory == () and model(tokens).nll is None
+    chosen = model.log_probabilities(whole.hidden).gather(-1, targets[..., None])[..., 0]
+    torch.testing.assert_close(-chosen, whole.nll)
+    whole.nll.mean().backward()
+    assert all(parameter.grad is not None for name, parameter in model.named_parameters() if name.startswith("core."))
+    with pytest.raises(deq.Error, match="slots = 0, must be ≥ 1"):
+        models.RelationalMemory(slots=0)
+    with pytest.raises(TypeError, match="gates is 'some', must be 'none', 'unit' or 'memory'"):
+        models.RelationalMemory(gates="some")
 
 
 def test_a_model_that_was_saved_without_its_solver_comes_back(tmp_path):

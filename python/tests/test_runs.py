@@ -100,6 +100,35 @@ def test_a_loaded_looped_model_takes_as_many_loops_as_the_program(folder):
     assert output.equilibrium.report.evaluations == said["nfe_forward"] == 5 + 1  # one measures the residual
 
 
+RELATIONAL = """
+experiment = "language"
+[data]
+path = "text"
+segment = 8
+[model]
+name = "relational-memory"
+cutoffs = [5, 9]
+d_model = 16
+d_embed = 16
+slots = 2
+heads = 2
+head_size = 8
+mlp_layers = 2
+[train]
+steps = 2
+batch_size = 4
+"""
+
+
+def test_a_loaded_recurrent_model_costs_what_the_program_says(folder):
+    (folder / "relational.toml").write_text(RELATIONAL)
+    program("train", "relational.toml", "--out", "relational", cwd=folder)
+    model = deq.load(folder / "relational")
+    assert isinstance(model, deq.models.RelationalMemory)
+    output, said = costs(folder, "relational", model)
+    assert output.nll.mean().item() == pytest.approx(said["loss"], rel=1e-5)
+
+
 IMAGES = """
 experiment = "vision"
 [data]
@@ -156,7 +185,7 @@ def test_what_cannot_be_read_is_named(folder, tmp_path):
         (lambda: deq.load(tmp_path), "config.toml: no such file"),
         (
             lambda: deq.load(folder / "synthetic"),
-            "is a run of synthetic, and Python has models of vision mdeq, .*language looped only: evaluate it with",
+            "is a run of synthetic, and Python has models of vision mdeq, .*language relational-memory.* only: evaluate it with",
         ),
         (lambda: deq.load(folder / "language", "latest"), "checkpoint is 'latest', must be 'newest' or 'best'"),
         (lambda: deq.report(out=tmp_path / "page.html"), "name at least one run folder"),
