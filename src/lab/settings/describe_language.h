@@ -13,7 +13,7 @@ inline constexpr Choice<CorpusSplit> kTextSplits[] = {{"valid", CorpusSplit::Val
 template <>
 struct Alternatives<LanguageModel> {
   static std::string_view name(const LanguageModel& model) {
-    constexpr std::string_view kNames[] = {"deq-transformer", "transformer-xl", "looped"};
+    constexpr std::string_view kNames[] = {"deq-transformer", "transformer-xl", "looped", "gpt2"};
     static_assert(std::size(kNames) == std::variant_size_v<LanguageModel>);
     return kNames[model.index()];
   }
@@ -40,7 +40,7 @@ void describe(Visitor& v, TextData& data) {
                     "The size of the vocabulary at most; the rarest words count as unknown.");
 }
 
-/// What all models have.
+/// What all models have, or most.
 template <class Visitor, class Model>
 void describe_transformer(Visitor& v, Model& model) {
   v.whole_numbers(
@@ -51,9 +51,13 @@ void describe_transformer(Visitor& v, Model& model) {
   v.number("d_model", model.d_model, at_least(2), "Features of a position; even.");
   v.number("d_embed", model.d_embed, at_least(1), "Width of the first cluster's vectors.");
   v.number("heads", model.heads, at_least(1), "Heads of the attention.");
-  v.number("d_head", model.d_head, at_least(1), "Features of a head.");
+  if constexpr (requires { model.d_head; }) {
+    v.number("d_head", model.d_head, at_least(1), "Features of a head.");
+  }
   v.number("d_inner", model.d_inner, at_least(1), "Features inside the feed-forward part.");
-  v.flag("pre_ln", model.pre_ln, "Whether layer norms come before the two parts, not after.");
+  if constexpr (requires { model.pre_ln; }) {
+    v.flag("pre_ln", model.pre_ln, "Whether layer norms come before the two parts, not after.");
+  }
   v.flag("tie_weights", model.tie_weights,
          "Whether words are predicted with the vectors that embed them.");
   v.number("dropout", model.dropout, from_to_below(0, 1), "How likely a feature is to be dropped.");
@@ -100,6 +104,14 @@ void describe_own(Visitor& v, LoopedModel& model) {
   v.numbers("exits", model.exits, above(0),
             "Evaluations also try these tolerances: a word leaves the loop when its own state "
             "changes by no more, relatively.");
+}
+
+template <class Visitor>
+void describe_own(Visitor& v, Gpt2Model& model) {
+  describe_transformer(v, model);
+  v.number("layers", model.layers, at_least(1), "Layers.");
+  v.number("positions", model.positions, at_least(1),
+           "Words that are read at once at most, those that are remembered among them.");
 }
 
 template <class Visitor>

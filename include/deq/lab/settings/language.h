@@ -8,6 +8,7 @@
 
 #include "deq/lab/data/text/corpus.h"
 #include "deq/lab/settings/recipe.h"
+#include "deq/models/transformer/gpt2_options.h"
 #include "deq/models/transformer/looped_options.h"
 #include "deq/models/transformer/options.h"
 #include "deq/models/transformer/transformer_xl.h"
@@ -41,9 +42,10 @@ struct LoopedModel : models::LoopedTransformerOptions {
   LoopedModel() { cutoffs.clear(); }
   std::vector<double> exits{};  ///< tolerances of models::LoopExits to evaluate with, > 0
 };
+struct Gpt2Model : models::Gpt2Options {};
 
 /// [model].
-using LanguageModel = std::variant<DeqTransformerModel, TransformerXlModel, LoopedModel>;
+using LanguageModel = std::variant<DeqTransformerModel, TransformerXlModel, LoopedModel, Gpt2Model>;
 
 /// Language modelling on words. The defaults are the paper's for WikiText-103.
 struct LanguageConfig : Recipe {

@@ -15,5 +15,7 @@ std::unique_ptr<LanguageNetwork> make_network(const TransformerXlModel& model, i
                                               const at::Generator& generator);
 std::unique_ptr<LanguageNetwork> make_network(const LoopedModel& model, int64_t words,
                                               const at::Generator& generator);
+std::unique_ptr<LanguageNetwork> make_network(const Gpt2Model& model, int64_t words,
+                                              const at::Generator& generator);
 
 }  // namespace deq::lab
