@@ -25,6 +25,7 @@
 #include "deq/models/transformer/adaptive_vocabulary.h"
 #include "deq/models/transformer/cell.h"
 #include "deq/models/transformer/gpt2.h"
+#include "deq/models/transformer/gpt2_footprint.h"
 #include "deq/models/transformer/gpt2_options.h"
 #include "deq/models/transformer/gpt2_parts.h"
 #include "deq/models/transformer/looped.h"

@@ -3,7 +3,7 @@
 import json
 import unittest
 
-from program import SEED, read_checkpoint, settings
+from program import SEED, ProgramTest, read_checkpoint, settings
 from test_language import LEARNT, WORDS, LanguageTest
 
 
@@ -60,6 +60,45 @@ class Gpt2(LanguageTest):
         self.assertIn("data.eval_memory = 20", message)
         self.assertIn("heads = 5", self.refused("train", self.gpt2, *settings(model__heads=5), "--out", "other",
                                                status=1))
+
+
+class Plan(ProgramTest):
+    def test_the_memory_of_every_published_size(self):
+        for preset, billions in (("355m", 0.355), ("2.5b", 2.5), ("8.3b", 8.3)):
+            # 24, 20 and 24 heads: four processes can share each.
+            text = self.deq("bench", "gpt2", "--plan", "--preset", preset, "--tensor-parallel", "4", "--gpus", "4,32",
+                            "--json", "plan.json").stdout
+            plan = json.loads((self.folder / "plan.json").read_text())
+            self.assertAlmostEqual(plan["parameters"] / (billions * 1e9), 1, delta=0.005)
+            gpu = plan["per_gpu"]
+            # What is not shared is embedding, softmax, positions and a few vectors.
+            self.assertGreater(4 * gpu["parameters"], plan["parameters"])
+            self.assertLess(4 * gpu["parameters"] - plan["parameters"], 3 * 52.5e3 * {"355m": 1030, "2.5b": 1930, "8.3b": 3090}[preset])
+            states = gpu["weights_bytes"] + gpu["gradients_bytes"] + gpu["optimiser_bytes"]
+            self.assertEqual(states, 16 * gpu["parameters"])
+            totals = [gpu[way]["total_bytes"] for way in ("everything", "no_scores", "inputs_only")]
+            self.assertEqual(totals, sorted(totals, reverse=True))
+            for way in ("everything", "no_scores", "inputs_only"):
+                row = gpu[way]
+                self.assertEqual(row["total_bytes"], states + gpu["outside_bytes"] + row["activations_bytes"])
+                self.assertEqual((row["fits_80_gb"], row["fits_141_gb"]),
+                                 (row["total_bytes"] <= 80e9, row["total_bytes"] <= 141e9))
+                self.assertIn(f"in all {row['total_bytes'] / 1e9:.2f} GB", text)
+            self.assertEqual([(row["gpus"], row["copies"]) for row in plan["gpus"]], [(4, 1), (32, 8)])
+
+    def test_one_gpu_cannot_have_the_largest(self):
+        self.deq("bench", "gpt2", "--plan", "--tensor-parallel", "1", "--gpus", "1", "--json", "plan.json")
+        gpu = json.loads((self.folder / "plan.json").read_text())["per_gpu"]
+        self.assertEqual([gpu["inputs_only"]["fits_80_gb"], gpu["inputs_only"]["fits_141_gb"]], [False, True])
+
+    def test_what_cannot_be_planned_is_refused(self):
+        for arguments, said in ((["--gpus", "12"], "--tensor-parallel = 8"), (["--words", "1025"], "positions = 1024"),
+                                (["--tensor-parallel", "7", "--gpus", "7"], "heads = 24")):
+            message = self.deq("bench", "gpt2", "--plan", *arguments, status=2 if "--gpus" == arguments[0] else 1).stderr
+            self.assert_one_sentence(message)
+            self.assertIn(said, message)
+        self.assertIn("--plan", self.deq("bench", "gpt2", status=2).stderr)
+        self.assertIn("1.5b", self.deq("bench", "gpt2", "--plan", "--preset", "1.5b", status=2).stderr)
 
 
 if __name__ == "__main__":
