@@ -18,8 +18,8 @@ inline constexpr Choice<models::MemoryGates> kMemoryGates[] = {
 template <>
 struct Alternatives<LanguageModel> {
   static std::string_view name(const LanguageModel& model) {
-    constexpr std::string_view kNames[] = {"deq-transformer", "transformer-xl", "looped",
-                                           "awd-qrnn", "relational-memory"};
+    constexpr std::string_view kNames[] = {"deq-transformer", "transformer-xl",    "looped",
+                                           "awd-qrnn",        "relational-memory", "gpt2"};
     static_assert(std::size(kNames) == std::variant_size_v<LanguageModel>);
     return kNames[model.index()];
   }
@@ -65,18 +65,24 @@ void describe_transformer(Visitor& v, Model& model) {
   describe_words(v, model);
   v.number("d_model", model.d_model, at_least(2), "Features of a position; even.");
   v.number("heads", model.heads, at_least(1), "Heads of the attention.");
-  v.number("d_head", model.d_head, at_least(1), "Features of a head.");
   v.number("d_inner", model.d_inner, at_least(1), "Features inside the feed-forward part.");
-  v.flag("pre_ln", model.pre_ln, "Whether layer norms come before the two parts, not after.");
   v.number("dropout", model.dropout, from_to_below(0, 1), "How likely a feature is to be dropped.");
   v.number("attention_dropout", model.attention_dropout, from_to_below(0, 1),
            "How likely one position is not to see another.");
   v.number("init_std", model.init_std, at_least(0), "Standard deviation of the weights at first.");
 }
 
+/// Those that see positions by their distance.
+template <class Visitor, class Model>
+void describe_relative_transformer(Visitor& v, Model& model) {
+  describe_transformer(v, model);
+  v.number("d_head", model.d_head, at_least(1), "Features of a head.");
+  v.flag("pre_ln", model.pre_ln, "Whether layer norms come before the two parts, not after.");
+}
+
 template <class Visitor>
 void describe_own(Visitor& v, DeqTransformerModel& model) {
-  describe_transformer(v, model);
+  describe_relative_transformer(v, model);
   v.number("horizon", model.horizon, at_least(1), "Positions that one sees, itself among them.");
   v.flag("weight_norm", model.weight_norm, "Whether the weights of the layer are normalised.");
   v.flag("normalised_residual", model.normalised_residual,
@@ -91,7 +97,7 @@ void describe_own(Visitor& v, DeqTransformerModel& model) {
 
 template <class Visitor>
 void describe_own(Visitor& v, TransformerXlModel& model) {
-  describe_transformer(v, model);
+  describe_relative_transformer(v, model);
   v.number("layers", model.layers, at_least(1), "Layers.");
   v.number("horizon", model.horizon, at_least(0),
            "Positions that one sees, itself among them; 0: all.");
@@ -104,7 +110,7 @@ void describe_own(Visitor& v, LoopedModel& model) {
   v.number("prelude", model.prelude, at_least(0), "Layers before the loop.");
   v.number("core", model.core, at_least(1), "Layers of the loop.");
   v.number("coda", model.coda, at_least(0), "Layers after the loop.");
-  describe_transformer(v, model);
+  describe_relative_transformer(v, model);
   v.number("horizon", model.horizon, at_least(0),
            "Positions that one sees, itself among them; 0: all.");
   v.number("start_std", model.start_std, at_least(0),
@@ -161,6 +167,14 @@ void describe_own(Visitor& v, RelationalMemoryModel& model) {
       "How likely a feature of the memory is to be dropped where words are predicted from it.");
   v.number("init_std", model.init_std, at_least(0),
            "Standard deviation of the words' vectors at first.");
+}
+
+template <class Visitor>
+void describe_own(Visitor& v, Gpt2Model& model) {
+  describe_transformer(v, model);
+  v.number("layers", model.layers, at_least(1), "Layers.");
+  v.number("positions", model.positions, at_least(1),
+           "Words that are read at once at most, those that are remembered among them.");
 }
 
 template <class Visitor>

@@ -105,6 +105,7 @@ struct LanguageTask::Parts {
 };
 
 LanguageTask::LanguageTask(const LanguageConfig& config, torch::Device device) {
+  require_readable_segments(config);
   auto corpus = open_corpus(config.data);
   const auto generator = random_stream(config.seed, RandomStream::LanguageWeights);
   auto network = make_language_network(config.model, corpus.vocabulary().size(), generator);

@@ -2,7 +2,8 @@
 
 #include <variant>
 
-#include "deq/core/error.h"
+#include "core/require.h"
+#include "deq/lab/base/errors.h"
 #include "lab/train/networks/networks.h"
 
 namespace deq::lab {
@@ -17,6 +18,20 @@ std::unique_ptr<LanguageNetwork> make_language_network(const LanguageModel& mode
                                                        at::Generator generator) {
   return std::visit([&](const auto& chosen) { return make_network(chosen, words, generator); },
                     model);
+}
+
+void require_readable_segments(const LanguageConfig& config) {
+  const auto* gpt2 = std::get_if<Gpt2Model>(&config.model);
+  if (gpt2 == nullptr) return;
+  const auto check = [gpt2](const char* prefix, int64_t segment, int64_t memory) {
+    require<UsageError>(
+        segment + memory <= gpt2->positions,
+        "data.{0}segment = {1} and data.{0}memory = {2} are {3} words together, must be at most "
+        "model.positions = {4}",
+        prefix, segment, memory, segment + memory, gpt2->positions);
+  };
+  check("", config.data.segment, config.data.memory);
+  check("eval_", config.data.eval_segment, config.data.eval_memory);
 }
 
 }  // namespace deq::lab

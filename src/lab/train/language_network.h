@@ -65,4 +65,7 @@ class LanguageNetwork {
 std::unique_ptr<LanguageNetwork> make_language_network(const LanguageModel& model, int64_t words,
                                                        at::Generator generator);
 
+/// Throws UsageError where segments with their memory are longer than the network can read at once.
+void require_readable_segments(const LanguageConfig& config);
+
 }  // namespace deq::lab

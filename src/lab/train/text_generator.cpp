@@ -102,6 +102,7 @@ TextGenerator::TextGenerator(const std::filesystem::path& run, const SamplingOpt
                              const std::vector<std::string>& overrides) {
   validate_sampling(sampling);
   const auto config = run_config_of<LanguageConfig>(run, overrides, "language", "generates text");
+  require_readable_segments(config);
   parts_ = std::make_unique<Parts>(config, sampling, device, read_run_checkpoint(run, which));
   read("");
 }

@@ -6,7 +6,7 @@
 
 namespace deq::models {
 
-/// The fields that both Transformers have.
+/// The fields that the Transformers have.
 template <class Options>
 void check_transformer(std::string_view who, const Options& options) {
   const auto at_least_one = [who](std::string_view field, int64_t value) {
@@ -16,7 +16,7 @@ void check_transformer(std::string_view who, const Options& options) {
   require(options.d_model >= 2 && options.d_model % 2 == 0,
           "{}: d_model = {}, must be even and ≥ 2", who, options.d_model);
   at_least_one("heads", options.heads);
-  at_least_one("d_head", options.d_head);
+  if constexpr (requires { options.d_head; }) at_least_one("d_head", options.d_head);
   at_least_one("d_inner", options.d_inner);
   const auto rate = [who](std::string_view field, double value) {
     require(value >= 0 && value < 1, "{}: {} = {:g}, must be in [0, 1)", who, field, value);

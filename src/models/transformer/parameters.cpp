@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+
 namespace deq::models {
 
 std::string projection_name(const std::string& list, int64_t cluster,
@@ -21,6 +24,19 @@ AdaptiveVocabulary adaptive_vocabulary(const TransformerXlOptions& options) {
           .d_embed = options.d_embed,
           .div_val = options.div_val,
           .init_std = options.init_std,
+          .projections_are_layers = false};
+}
+
+AdaptiveVocabulary adaptive_vocabulary(const Gpt2Options& options) {
+  // Projected words of the first cluster begin as large as those of a model without projections.
+  const auto width = static_cast<double>(std::max<int64_t>(options.d_embed, 1));
+  return {.words = options.vocabulary,
+          .cutoffs = options.cutoffs,
+          .d_model = options.d_model,
+          .d_embed = options.d_embed,
+          .div_val = options.div_val,
+          .init_std = options.init_std,
+          .projection_init_std = 1 / std::sqrt(width),
           .projections_are_layers = false};
 }
 

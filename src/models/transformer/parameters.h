@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "deq/models/transformer/gpt2_options.h"
 #include "deq/models/transformer/options.h"
 #include "deq/models/transformer/transformer_xl.h"
 
@@ -21,6 +22,7 @@ torch::Tensor normal_numbers(c10::IntArrayRef shape, double spread,
                              const std::optional<at::Generator>& generator);
 
 AdaptiveVocabulary adaptive_vocabulary(const TransformerXlOptions& options);
+AdaptiveVocabulary adaptive_vocabulary(const Gpt2Options& options);
 
 /// TransformerLinearOptions::spread of the layer's weights.
 double layer_spread(const TransformerOptions& options);

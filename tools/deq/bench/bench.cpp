@@ -1,6 +1,7 @@
 #include <map>
 #include <memory>
 
+#include "bench/gpt2_plan.h"
 #include "bench/measurements.h"
 #include "checks.h"
 #include "commands.h"
@@ -131,6 +132,8 @@ void add_bench(CLI::App& program) {
       ->capture_default_str()
       ->check(positive_whole_number);
   solvers->callback([slabs] { bench_solvers(*slabs); });
+
+  add_gpt2_plan(*command);
 }
 
 }  // namespace deq::lab::cli

@@ -10,6 +10,7 @@
 #include "deq/lab/settings/recipe.h"
 #include "deq/models/recurrent/qrnn_options.h"
 #include "deq/models/recurrent/relational_memory_options.h"
+#include "deq/models/transformer/gpt2_options.h"
 #include "deq/models/transformer/looped_options.h"
 #include "deq/models/transformer/options.h"
 #include "deq/models/transformer/transformer_xl.h"
@@ -49,10 +50,11 @@ struct QrnnModel : models::QrnnOptions {
 struct RelationalMemoryModel : models::RelationalMemoryOptions {
   RelationalMemoryModel() { cutoffs.clear(); }
 };
+struct Gpt2Model : models::Gpt2Options {};
 
 /// [model].
 using LanguageModel = std::variant<DeqTransformerModel, TransformerXlModel, LoopedModel, QrnnModel,
-                                   RelationalMemoryModel>;
+                                   RelationalMemoryModel, Gpt2Model>;
 
 /// Language modelling on words. The defaults are the paper's for WikiText-103.
 struct LanguageConfig : Recipe {
