@@ -33,6 +33,7 @@ IMAGES = {"resnet18": explicit_networks.resnet18, "resnet101": explicit_networks
           "densenet121": explicit_networks.densenet121, "inception-v2": explicit_networks.inception_v2}
 LANGUAGE = ("transformer-xl", "awd-qrnn", "relational-memory", "gpt2")  # peers/<name>.py, configs/books/<name>.toml
 CUTOFFS = [4000, 8100, 40000]  # of the books' 53,944 words, on both sides
+NOT_THE_PEERS = {"relational-memory": ("memory",), "gpt2": ("d_embed",)}  # sizes of peers that take any
 WARM_UPS = 4
 KEYS = ("inference_ms", "inference_mib", "step_ms", "step_mib")
 
@@ -99,14 +100,15 @@ def random_words(shape, words, device):
 
 
 def language_network(name, shapes):
+    """The peer with the configuration's sizes, as far as it has them, and without dropout."""
     make = importlib.import_module("peers." + name.replace("-", "_")).network
     known = inspect.signature(make).parameters
     sizes = {**model_table(name), "memory": shapes["memory"]}
-    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
-        without = {key: 0.0 for key in known if "dropout" in key}
-        sizes = {**{key: value for key, value in sizes.items() if key in known}, **without}
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
+        sizes = {key: value for key, value in sizes.items() if key not in NOT_THE_PEERS[name]}
     else:
-        del sizes["memory"]
+        sizes = {key: value for key, value in sizes.items() if key in known}
+        sizes.update({key: 0.0 for key in known if "dropout" in key})
     return make(shapes["words"], **sizes)
 
 

@@ -18,9 +18,11 @@ from deq import _core
 from deq._compilers import outside_of_compilers
 from deq._replay import ReplayNotice
 from deq._core import (
+    DenseNetOptions,
     Equilibrated,
     EquilibriumOptions,
     EquilibriumPlan,
+    InceptionOptions,
     LoopedTransformerOptions,
     MdeqOptions,
     MonotoneOptions,
@@ -34,8 +36,12 @@ from deq._core import (
 
 __all__ = [
     "DEQTransformer",
+    "DenseNet",
+    "DenseNetOptions",
     "EquilibriumLanguageModel",
     "ImageOutput",
+    "Inception",
+    "InceptionOptions",
     "LanguageModel",
     "LoopedOutput",
     "LoopedTransformer",
@@ -246,18 +252,37 @@ class MonotoneDEQ(Model):
         return output
 
 
-class ResNet(Model):
-    """A residual network with torchvision's names. Options are those of `ResNetOptions`."""
+class ExplicitClassifier(Model):
+    """What the classifiers without an equilibrium have in common."""
 
-    options_type = ResNetOptions
-    core_type = _core.ResNet
-    core: _core.ResNet
+    core: Union[_core.ResNet, _core.DenseNet, _core.Inception]
 
     @outside_of_compilers
     def forward(self, images: Tensor) -> Tensor:
         """Scores [B, classes] of images [B, 3, H, W]."""
         self._require_shared()
         return self.core.forward(images)
+
+
+class ResNet(ExplicitClassifier):
+    """A residual network with torchvision's names. Options are those of `ResNetOptions`."""
+
+    options_type = ResNetOptions
+    core_type = _core.ResNet
+
+
+class DenseNet(ExplicitClassifier):
+    """A densely connected network with torchvision's names. Options are those of `DenseNetOptions`."""
+
+    options_type = DenseNetOptions
+    core_type = _core.DenseNet
+
+
+class Inception(ExplicitClassifier):
+    """Inception-V2, by the table of its publication. Options are those of `InceptionOptions`."""
+
+    options_type = InceptionOptions
+    core_type = _core.Inception
 
 
 class LanguageModel(Model):

@@ -27,16 +27,25 @@ _SOLVERS = {
 _MODELS: dict[tuple[str, str], type[models.Model]] = {
     ("vision", "mdeq"): models.MDEQ,
     ("vision", "resnet"): models.ResNet,
+    ("vision", "densenet"): models.DenseNet,
+    ("vision", "inception"): models.Inception,
     ("vision", "monotone"): models.MonotoneDEQ,
     ("language", "deq-transformer"): models.DEQTransformer,
     ("language", "transformer-xl"): models.TransformerXL,
     ("language", "looped"): models.LoopedTransformer,
     ("language", "relational-memory"): models.RelationalMemory,
 }
-_RESNETS: dict[str, dict[str, Any]] = {
-    "18": {"blocks": [2, 2, 2, 2]},
-    "50": {"blocks": [3, 4, 6, 3], "bottleneck": True},
-    "101": {"blocks": [3, 4, 23, 3], "bottleneck": True},
+# What a depth stands for.
+_DEPTHS: dict[str, dict[str, dict[str, Any]]] = {
+    "resnet": {
+        "18": {"blocks": [2, 2, 2, 2]},
+        "50": {"blocks": [3, 4, 6, 3], "bottleneck": True},
+        "101": {"blocks": [3, 4, 23, 3], "bottleneck": True},
+    },
+    "densenet": {
+        "121": {"layers": [6, 12, 24, 16]},
+        "264": {"layers": [6, 12, 64, 48]},
+    },
 }
 
 
@@ -133,9 +142,9 @@ def _model_options(
         settings.pop("exits", None)  # what the program evaluates besides
         ties = [False] + [True] * len(settings["cutoffs"])
         return {**settings, "vocabulary": len(classes), "tie_projections": ties}
-    if name == "resnet":
+    if name in _DEPTHS:
         depth = settings.pop("depth")
-        return {**settings, **_RESNETS[depth]}
+        return {**settings, **_DEPTHS[name][depth]}
     if name == "monotone":
         return {**settings, "image_size": config["data"]["image_size"]}
     return settings

@@ -83,6 +83,29 @@ void bind_model_options(py::module_& module) {
       .field(
           "classes", [](auto& o) -> auto& { return o.classes; })
       .done();
+  OptionsClass<DenseNetOptions>(module, "DenseNetOptions",
+                                "A densely connected network for images.",
+                                [](const DenseNetOptions&) {})
+      .field(
+          "layers", [](auto& o) -> auto& { return o.layers; })
+      .field(
+          "growth", [](auto& o) -> auto& { return o.growth; })
+      .field(
+          "stem", [](auto& o) -> auto& { return o.stem; })
+      .field(
+          "classes", [](auto& o) -> auto& { return o.classes; })
+      .done();
+  OptionsClass<InceptionOptions>(module, "InceptionOptions", "Inception-V2 for images.",
+                                 [](const InceptionOptions&) {})
+      .field(
+          "stem_channels", [](auto& o) -> auto& { return o.stem_channels; })
+      .field(
+          "stem_outputs", [](auto& o) -> auto& { return o.stem_outputs; })
+      .field(
+          "stem", [](auto& o) -> auto& { return o.stem; })
+      .field(
+          "classes", [](auto& o) -> auto& { return o.classes; })
+      .done();
   model_options<TransformerOptions>(module, "TransformerOptions",
                                     "A language model of one Transformer layer at its equilibrium.")
       .field(
@@ -343,6 +366,10 @@ void bind_models(py::module_& module) {
   bind_classifier<MonotoneClassifierImpl, MonotoneOptions>(module, "MonotoneClassifier");
   model<ResNetImpl, ResNetOptions>(module, "ResNet")
       .def("forward", &ResNetImpl::forward, py::arg("images"), Unlocked());
+  model<DenseNetImpl, DenseNetOptions>(module, "DenseNet")
+      .def("forward", &DenseNetImpl::forward, py::arg("images"), Unlocked());
+  model<InceptionImpl, InceptionOptions>(module, "Inception")
+      .def("forward", &InceptionImpl::forward, py::arg("images"), Unlocked());
 
   model<DeqTransformerImpl, TransformerOptions>(module, "DeqTransformer")
       .def(

@@ -170,10 +170,12 @@ def filled(name, shape, j):
 
 
 @pytest.mark.parametrize("stem", ["cifar", "imagenet"])
-@pytest.mark.parametrize("depth, options", [("18", {}), ("50", dict(blocks=[3, 4, 6, 3], bottleneck=True))], ids=["18", "50"])
-def test_resnet_gives_torchvisions_scores(depth, options, stem):
-    net = json.loads((FIXTURES / "explicit_nets.json").read_text())["nets"][f"resnet{depth}/{stem}"]
-    model = models.ResNet(stem=stem, **options).double().eval()
+@pytest.mark.parametrize("name, kind, options", [("resnet18", models.ResNet, {}), ("densenet121", models.DenseNet, {}),
+                                                 ("resnet50", models.ResNet, dict(blocks=[3, 4, 6, 3], bottleneck=True))],
+                         ids=["resnet18", "densenet121", "resnet50"])
+def test_a_network_gives_torchvisions_scores(name, kind, options, stem):
+    net = json.loads((FIXTURES / "explicit_nets.json").read_text())["nets"][f"{name}/{stem}"]
+    model = kind(stem=stem, **options).double().eval()
     assert sum(parameter.numel() for parameter in model.parameters()) == net["params"]
     state = {name: filled(name, shape, j) for j, (name, shape) in enumerate(net["names"].items())}
     counters = {name: value for name, value in model.state_dict().items() if name.endswith("num_batches_tracked")}
@@ -187,6 +189,8 @@ SMALL = {
     models.MDEQ: dict(channels=[8, 8], groups=4, head_channels=[4, 4], final_channels=8, dropout=0.0),
     models.MonotoneDEQ: dict(image_size=8, channels=[4]),
     models.ResNet: dict(blocks=[1, 1, 1, 1]),
+    models.DenseNet: dict(layers=[1, 1, 1, 1], growth=8),
+    models.Inception: dict(stem_channels=8, stem_outputs=16),
 }
 WORDS = dict(vocabulary=40, cutoffs=[10, 20], d_model=16, d_embed=16, heads=2, d_head=8, d_inner=24, dropout=0.0)
 ALL = {

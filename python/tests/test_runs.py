@@ -143,6 +143,8 @@ batch_size = 4
 NETWORKS = {
     "mdeq": dict(channels=[8, 8], groups=4, head_channels=[4, 4], final_channels=8, dropout=0.0, classes=2),
     "resnet": dict(depth="18", stem="cifar", classes=2),
+    "densenet": dict(depth="121", growth=4, stem="cifar", classes=2),
+    "inception": dict(stem="cifar", classes=2),
     "monotone": dict(channels=[4], image_size=16, classes=2),
 }
 
