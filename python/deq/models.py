@@ -24,6 +24,7 @@ from deq._core import (
     LoopedTransformerOptions,
     MdeqOptions,
     MonotoneOptions,
+    QrnnOptions,
     ResNetOptions,
     TransformerOptions,
     TransformerXLOptions,
@@ -32,6 +33,7 @@ from deq._core import (
 )
 
 __all__ = [
+    "AwdQrnn",
     "DEQTransformer",
     "EquilibriumLanguageModel",
     "ImageOutput",
@@ -44,6 +46,8 @@ __all__ = [
     "Model",
     "MonotoneDEQ",
     "MonotoneOptions",
+    "QrnnOptions",
+    "QrnnOutput",
     "ResNet",
     "ResNetOptions",
     "TextOutput",
@@ -98,6 +102,15 @@ class LoopedOutput(NamedTuple):
     nll: Optional[Tensor]  # −log p of every target [B, T]
     memory: tuple[Tensor, ...]  # for the piece that follows
     loops: Tensor  # that each position took [B, T]
+
+
+class QrnnOutput(NamedTuple):
+    """What an AWD-QRNN gives for a piece of text."""
+
+    hidden: Tensor  # [B, T, d_embed]: what words are predicted from
+    nll: Optional[Tensor]  # −log p of every target [B, T]
+    memory: tuple[Tensor, ...]  # for the piece that follows
+    penalty: Optional[Tensor]  # what training adds to the mean of nll, with targets and where the options have one
 
 
 class Model(torch.nn.Module):
@@ -260,7 +273,7 @@ class ResNet(Model):
 class LanguageModel(Model):
     """What the language models have in common."""
 
-    core: Union[_core.DeqTransformer, _core.TransformerXL, _core.LoopedTransformer]
+    core: Union[_core.DeqTransformer, _core.TransformerXL, _core.LoopedTransformer, _core.AwdQrnn]
 
     @outside_of_compilers
     def log_probabilities(self, hidden: Tensor) -> Tensor:
@@ -354,6 +367,27 @@ class TransformerXL(LanguageModel):
             return TextOutput(hidden, None, tuple(after), None)
         nll, hidden, after = self.core.forward(tokens, targets, capacity, list(memory))
         return TextOutput(hidden, nll, tuple(after), None)
+
+
+class AwdQrnn(LanguageModel):
+    """AWD-QRNN, a quasi-recurrent network. Options are those of `QrnnOptions`."""
+
+    options_type = QrnnOptions
+    core_type = _core.AwdQrnn
+    core: _core.AwdQrnn
+
+    @outside_of_compilers
+    def forward(
+        self, tokens: Tensor, targets: Optional[Tensor] = None, *, memory: tuple[Tensor, ...] = ()
+    ) -> QrnnOutput:
+        """Reads tokens [B, T], and with targets gives the cost of each. The state goes on where the `memory` of one output
+        is given to the next call."""
+        self._require_shared()
+        if targets is None:
+            hidden, after = self.core.read(tokens, list(memory))
+            return QrnnOutput(hidden, None, tuple(after), None)
+        nll, hidden, after, penalty = self.core.forward(tokens, targets, list(memory))
+        return QrnnOutput(hidden, nll, tuple(after), penalty)
 
 
 def _made_again(

@@ -31,6 +31,7 @@ _MODELS: dict[tuple[str, str], type[models.Model]] = {
     ("language", "deq-transformer"): models.DEQTransformer,
     ("language", "transformer-xl"): models.TransformerXL,
     ("language", "looped"): models.LoopedTransformer,
+    ("language", "awd-qrnn"): models.AwdQrnn,
 }
 _RESNETS: dict[str, dict[str, Any]] = {
     "18": {"blocks": [2, 2, 2, 2]},

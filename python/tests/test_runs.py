@@ -100,6 +100,31 @@ def test_a_loaded_looped_model_takes_as_many_loops_as_the_program(folder):
     assert output.equilibrium.report.evaluations == said["nfe_forward"] == 5 + 1  # one measures the residual
 
 
+def test_a_loaded_recurrent_network_costs_what_the_program_says(folder):
+    (folder / "qrnn.toml").write_text("""
+experiment = "language"
+[data]
+path = "text"
+segment = 8
+[model]
+name = "awd-qrnn"
+cutoffs = [5, 9]
+layers = 2
+d_embed = 16
+d_hidden = 24
+weight_dropout = 0.1
+activation_penalty = 1.0
+[train]
+steps = 2
+batch_size = 4
+""")
+    program("train", "qrnn.toml", "--out", "qrnn", cwd=folder)
+    model = deq.load(folder / "qrnn")
+    assert isinstance(model, deq.models.AwdQrnn)
+    output, said = costs(folder, "qrnn", model)
+    assert output.nll.mean().item() == pytest.approx(said["loss"], rel=1e-5)
+
+
 IMAGES = """
 experiment = "vision"
 [data]
@@ -156,7 +181,7 @@ def test_what_cannot_be_read_is_named(folder, tmp_path):
         (lambda: deq.load(tmp_path), "config.toml: no such file"),
         (
             lambda: deq.load(folder / "synthetic"),
-            "is a run of synthetic, and Python has models of vision mdeq, .*language looped only: evaluate it with",
+            "is a run of synthetic, and Python has models of vision mdeq, .*language awd-qrnn only: evaluate it with",
         ),
         (lambda: deq.load(folder / "language", "latest"), "checkpoint is 'latest', must be 'newest' or 'best'"),
         (lambda: deq.report(out=tmp_path / "page.html"), "name at least one run folder"),
