@@ -26,6 +26,7 @@ from deq._core import (
     LoopedTransformerOptions,
     MdeqOptions,
     MonotoneOptions,
+    QrnnOptions,
     RelationalMemoryOptions,
     ResNetOptions,
     TransformerOptions,
@@ -35,6 +36,7 @@ from deq._core import (
 )
 
 __all__ = [
+    "AwdQrnn",
     "DEQTransformer",
     "DenseNet",
     "DenseNetOptions",
@@ -51,6 +53,8 @@ __all__ = [
     "Model",
     "MonotoneDEQ",
     "MonotoneOptions",
+    "QrnnOptions",
+    "QrnnOutput",
     "RelationalMemory",
     "RelationalMemoryOptions",
     "ResNet",
@@ -107,6 +111,15 @@ class LoopedOutput(NamedTuple):
     nll: Optional[Tensor]  # −log p of every target [B, T]
     memory: tuple[Tensor, ...]  # for the piece that follows
     loops: Tensor  # that each position took [B, T]
+
+
+class QrnnOutput(NamedTuple):
+    """What an AWD-QRNN gives for a piece of text."""
+
+    hidden: Tensor  # [B, T, d_embed]: what words are predicted from
+    nll: Optional[Tensor]  # −log p of every target [B, T]
+    memory: tuple[Tensor, ...]  # for the piece that follows
+    penalty: Optional[Tensor]  # what training adds to the mean of nll, with targets and where the options have one
 
 
 class Model(torch.nn.Module):
@@ -288,7 +301,9 @@ class Inception(ExplicitClassifier):
 class LanguageModel(Model):
     """What the language models have in common."""
 
-    core: Union[_core.DeqTransformer, _core.TransformerXL, _core.LoopedTransformer, _core.RelationalMemory]
+    core: Union[
+        _core.DeqTransformer, _core.TransformerXL, _core.LoopedTransformer, _core.AwdQrnn, _core.RelationalMemory
+    ]
 
     @outside_of_compilers
     def log_probabilities(self, hidden: Tensor) -> Tensor:
@@ -409,6 +424,33 @@ class RelationalMemory(LanguageModel):
         else:
             nll, hidden, after = self.core.forward(tokens, targets, before)
         return TextOutput(hidden, nll, (after,) if capacity > 0 else (), None)
+
+
+class AwdQrnn(LanguageModel):
+    """AWD-QRNN, a quasi-recurrent network. Options are those of `QrnnOptions`."""
+
+    options_type = QrnnOptions
+    core_type = _core.AwdQrnn
+    core: _core.AwdQrnn
+
+    @outside_of_compilers
+    def forward(
+        self,
+        tokens: Tensor,
+        targets: Optional[Tensor] = None,
+        *,
+        memory: tuple[Tensor, ...] = (),
+        capacity: int = 0,
+    ) -> QrnnOutput:
+        """Reads tokens [B, T], and with targets gives the cost of each. The state goes on where the `memory` of one output
+        is given to the next call. It has one size, so `capacity` only says whether it is given back; at 0 it is not."""
+        self._require_shared()
+        nll, penalty = None, None
+        if targets is None:
+            hidden, after = self.core.read(tokens, list(memory))
+        else:
+            nll, hidden, after, penalty = self.core.forward(tokens, targets, list(memory))
+        return QrnnOutput(hidden, nll, tuple(after) if capacity > 0 else (), penalty)
 
 
 def _made_again(

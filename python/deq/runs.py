@@ -34,6 +34,7 @@ _MODELS: dict[tuple[str, str], type[models.Model]] = {
     ("language", "transformer-xl"): models.TransformerXL,
     ("language", "looped"): models.LoopedTransformer,
     ("language", "relational-memory"): models.RelationalMemory,
+    ("language", "awd-qrnn"): models.AwdQrnn,
 }
 # What a depth stands for.
 _DEPTHS: dict[str, dict[str, dict[str, Any]]] = {

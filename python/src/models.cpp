@@ -354,6 +354,70 @@ void bind_relational_memory(py::module_& module) {
       .def("tied", &RelationalMemoryImpl::tied);
 }
 
+void bind_qrnn(py::module_& module) {
+  model_options<QrnnOptions>(module, "QrnnOptions", "AWD-QRNN, a quasi-recurrent language model.")
+      .field(
+          "vocabulary", [](auto& o) -> auto& { return o.vocabulary; })
+      .field(
+          "cutoffs", [](auto& o) -> auto& { return o.cutoffs; })
+      .field(
+          "div_val", [](auto& o) -> auto& { return o.div_val; })
+      .field(
+          "layers", [](auto& o) -> auto& { return o.layers; })
+      .field(
+          "d_embed", [](auto& o) -> auto& { return o.d_embed; })
+      .field(
+          "d_hidden", [](auto& o) -> auto& { return o.d_hidden; })
+      .field(
+          "window", [](auto& o) -> auto& { return o.window; })
+      .field(
+          "tie_weights", [](auto& o) -> auto& { return o.tie_weights; })
+      .field(
+          "tie_projections", [](auto& o) -> auto& { return o.tie_projections; })
+      .field(
+          "embedding_dropout", [](auto& o) -> auto& { return o.embedding_dropout; })
+      .field(
+          "input_dropout", [](auto& o) -> auto& { return o.input_dropout; })
+      .field(
+          "hidden_dropout", [](auto& o) -> auto& { return o.hidden_dropout; })
+      .field(
+          "output_dropout", [](auto& o) -> auto& { return o.output_dropout; })
+      .field(
+          "weight_dropout", [](auto& o) -> auto& { return o.weight_dropout; })
+      .field(
+          "activation_penalty", [](auto& o) -> auto& { return o.activation_penalty; })
+      .field(
+          "slowness_penalty", [](auto& o) -> auto& { return o.slowness_penalty; })
+      .field(
+          "init_std", [](auto& o) -> auto& { return o.init_std; })
+      .done();
+  const auto remembered = [](const AwdQrnnImpl& self, const std::vector<torch::Tensor>& memory) {
+    return QrnnMemory::of(memory, self.options().layers);
+  };
+  model<AwdQrnnImpl, QrnnOptions>(module, "AwdQrnn")
+      .def(
+          "forward",
+          [remembered](AwdQrnnImpl& self, const torch::Tensor& tokens, const torch::Tensor& targets,
+                       const std::vector<torch::Tensor>& memory) {
+            auto output = self.forward(tokens, targets, remembered(self, memory));
+            std::optional<torch::Tensor> penalty;
+            if (output.penalty.defined()) penalty = output.penalty;
+            return std::tuple(output.nll, output.reading.hidden, output.reading.memory.tensors(),
+                              penalty);
+          },
+          py::arg("tokens"), py::arg("targets"), py::arg("memory"), Unlocked())
+      .def(
+          "read",
+          [remembered](AwdQrnnImpl& self, const torch::Tensor& tokens,
+                       const std::vector<torch::Tensor>& memory) {
+            auto reading = self.read(tokens, remembered(self, memory));
+            return std::pair(reading.hidden, reading.memory.tensors());
+          },
+          py::arg("tokens"), py::arg("memory"), Unlocked())
+      .def("log_probabilities", &AwdQrnnImpl::log_probabilities, py::arg("hidden"), Unlocked())
+      .def("tied", &AwdQrnnImpl::tied);
+}
+
 }  // namespace
 
 void bind_models(py::module_& module) {
@@ -414,6 +478,7 @@ void bind_models(py::module_& module) {
       .def("tied", &TransformerXLImpl::tied);
   bind_looped(module);
   bind_relational_memory(module);
+  bind_qrnn(module);
 }
 
 }  // namespace deq::python

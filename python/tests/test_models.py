@@ -202,6 +202,8 @@ ALL = {
         vocabulary=40, cutoffs=[10, 20], d_model=16, d_embed=16, div_val=2, tie_projections=[False, True, True], slots=3,
         heads=2, head_size=8, mlp_layers=2, embedding_dropout=0.0,
     ),
+    models.AwdQrnn: dict(vocabulary=40, cutoffs=[10, 20], layers=2, d_embed=16, d_hidden=12, input_dropout=0.0,
+                         hidden_dropout=0.0, output_dropout=0.0),
 }
 
 
@@ -294,6 +296,25 @@ def test_a_relational_memory_goes_on_from_its_memory():
         models.RelationalMemory(slots=0)
     with pytest.raises(TypeError, match="gates is 'some', must be 'none', 'unit' or 'memory'"):
         models.RelationalMemory(gates="some")
+
+
+def test_a_recurrent_network_goes_on_where_it_stopped():
+    torch.manual_seed(1)
+    model = models.AwdQrnn(**ALL[models.AwdQrnn], activation_penalty=2.0, slowness_penalty=3.0).double()
+    tokens, targets = torch.randint(0, 40, (2, 9)), torch.randint(0, 40, (2, 9))
+    whole = model(tokens, targets, capacity=1)
+    first = model(tokens[:, :4], targets[:, :4], capacity=1)
+    second = model(tokens[:, 4:], targets[:, 4:], memory=first.memory)
+    torch.testing.assert_close(torch.cat([first.nll, second.nll], 1), whole.nll)
+    assert [state.shape for state in whole.memory] == [(2, 12), (2, 16), (2, 1, 16)]
+    h = whole.hidden
+    torch.testing.assert_close(whole.penalty, 2 * h.square().mean() + 3 * h.diff(dim=1).square().mean())
+    chosen = model.log_probabilities(h).gather(-1, targets[..., None])[..., 0]
+    torch.testing.assert_close(-chosen, whole.nll)
+    assert model.eval()(tokens, targets).penalty is None and model(tokens).nll is None
+    assert model(tokens).memory == ()
+    with pytest.raises(deq.Error, match="a memory of 2 layers|a memory of shape"):
+        model(tokens, memory=whole.memory[1:])
 
 
 def test_a_model_that_was_saved_without_its_solver_comes_back(tmp_path):

@@ -100,32 +100,32 @@ def test_a_loaded_looped_model_takes_as_many_loops_as_the_program(folder):
     assert output.equilibrium.report.evaluations == said["nfe_forward"] == 5 + 1  # one measures the residual
 
 
-RELATIONAL = """
+RECURRENT = """
 experiment = "language"
 [data]
 path = "text"
 segment = 8
 [model]
-name = "relational-memory"
 cutoffs = [5, 9]
-d_model = 16
 d_embed = 16
-slots = 2
-heads = 2
-head_size = 8
-mlp_layers = 2
+{model}
 [train]
 steps = 2
 batch_size = 4
 """
+RECURRENT_MODELS = {
+    deq.models.AwdQrnn: 'name = "awd-qrnn"\nlayers = 2\nd_hidden = 24\nweight_dropout = 0.1\nactivation_penalty = 1.0',
+    deq.models.RelationalMemory: 'name = "relational-memory"\nd_model = 16\nslots = 2\nheads = 2\nhead_size = 8\nmlp_layers = 2',
+}
 
 
-def test_a_loaded_recurrent_model_costs_what_the_program_says(folder):
-    (folder / "relational.toml").write_text(RELATIONAL)
-    program("train", "relational.toml", "--out", "relational", cwd=folder)
-    model = deq.load(folder / "relational")
-    assert isinstance(model, deq.models.RelationalMemory)
-    output, said = costs(folder, "relational", model)
+@pytest.mark.parametrize("kind", RECURRENT_MODELS)
+def test_a_loaded_recurrent_network_costs_what_the_program_says(kind, folder):
+    (folder / "recurrent.toml").write_text(RECURRENT.format(model=RECURRENT_MODELS[kind]))
+    program("train", "recurrent.toml", "--out", "recurrent", cwd=folder)
+    model = deq.load(folder / "recurrent")
+    assert isinstance(model, kind)
+    output, said = costs(folder, "recurrent", model)
     assert output.nll.mean().item() == pytest.approx(said["loss"], rel=1e-5)
 
 

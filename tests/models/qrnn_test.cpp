@@ -1,5 +1,6 @@
 #include "deq/models/recurrent/qrnn.h"
 
+#include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -294,6 +295,23 @@ TEST_F(QrnnTest, MasksFollowTorchsGeneratorAndAreDrawnInTrainingOnly) {
   model->eval();
   EXPECT_TRUE(read(1).equal(read(2)));
   EXPECT_LT(relative_difference(read(1), plain_hidden(model, text)), 1e-14);
+}
+
+TEST_F(QrnnTest, UnderAutocastStatesStayFloat32) {
+  auto model = make(small(3));
+  const auto text = tokens(3, 6);
+  const auto exact = model->read(text, {});
+  model->to(torch::kFloat32);
+  at::autocast::set_autocast_enabled(at::kCPU, true);
+  const auto rounded = model->read(text, {});
+  at::autocast::clear_cache();
+  at::autocast::set_autocast_enabled(at::kCPU, false);
+  for (size_t i = 0; i < rounded.memory.states.size(); ++i) {
+    EXPECT_EQ(rounded.memory.states[i].scalar_type(), torch::kFloat32);
+    EXPECT_LT(relative_difference(rounded.memory.states[i], exact.memory.states[i]), 0.02);
+  }
+  EXPECT_LT(relative_difference(rounded.hidden, exact.hidden), 0.02);
+  EXPECT_GT(relative_difference(rounded.hidden, exact.hidden), 1e-5);
 }
 
 // Counted by hand: words and their biases, three clusters' own vectors and biases, the layers.

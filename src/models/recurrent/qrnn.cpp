@@ -19,9 +19,9 @@ torch::Tensor with_features_dropped(const torch::Tensor& x, const VariationalDro
   return mask.defined() ? x * mask : x;
 }
 
-torch::Tensor mean_square(const torch::Tensor& x) {
-  const auto type = x.element_size() < 4 ? torch::kFloat32 : x.scalar_type();
-  return x.to(type).square().mean();
+/// With the digits that sums need.
+torch::Tensor widened(const torch::Tensor& x) {
+  return x.element_size() < 4 ? x.to(torch::kFloat32) : x;
 }
 
 }  // namespace
@@ -107,10 +107,11 @@ torch::Tensor AwdQrnnImpl::penalty(const torch::Tensor& dropped,
                                    const torch::Tensor& output) const {
   torch::Tensor sum;
   if (!is_training()) return sum;
-  if (options_.activation_penalty > 0) sum = options_.activation_penalty * mean_square(dropped);
+  if (options_.activation_penalty > 0) {
+    sum = options_.activation_penalty * widened(dropped).square().mean();
+  }
   if (options_.slowness_penalty > 0 && output.size(1) > 1) {
-    const auto changes = output.slice(1, 1) - output.slice(1, 0, -1);
-    const auto slowness = options_.slowness_penalty * mean_square(changes);
+    const auto slowness = options_.slowness_penalty * widened(output).diff(1, 1).square().mean();
     sum = sum.defined() ? sum + slowness : slowness;
   }
   return sum;
