@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "deq/lab/settings/language.h"
+#include "deq/models/transformer/tensor_parallel.h"
 #include "deq/nn/equilibrium.h"
 
 namespace deq::lab {
@@ -61,8 +62,10 @@ class LanguageNetwork {
   virtual torch::Tensor log_probabilities(const torch::Tensor& hidden) = 0;
 };
 
-std::unique_ptr<LanguageNetwork> make_language_network(const LanguageModel& model, int64_t words,
-                                                       at::Generator generator);
+/// With a group, the part of this process, which only GPT-2 has.
+std::unique_ptr<LanguageNetwork> make_language_network(
+    const LanguageModel& model, int64_t words, at::Generator generator,
+    std::shared_ptr<models::TensorParallel> group = {});
 
 /// Throws UsageError where segments with their memory are longer than the network can read at once.
 void require_readable_segments(const LanguageConfig& config);

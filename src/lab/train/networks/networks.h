@@ -16,6 +16,7 @@ std::unique_ptr<LanguageNetwork> make_network(const TransformerXlModel& model, i
 std::unique_ptr<LanguageNetwork> make_network(const LoopedModel& model, int64_t words,
                                               const at::Generator& generator);
 std::unique_ptr<LanguageNetwork> make_network(const Gpt2Model& model, int64_t words,
-                                              const at::Generator& generator);
+                                              const at::Generator& generator,
+                                              std::shared_ptr<models::TensorParallel> group = {});
 
 }  // namespace deq::lab
