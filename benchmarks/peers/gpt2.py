@@ -58,7 +58,7 @@ class Softmax(nn.Module):
             hidden = hidden @ (self.out_projs[0] if i == 0 else vocabulary.emb_projs[i])
         if i == 0 and len(vocabulary.emb_layers) > 1:
             weight, bias = torch.cat([weight, self.cluster_weight]), torch.cat([bias, self.cluster_bias])
-        return F.log_softmax(F.linear(hidden, weight, bias).float(), dim=1)
+        return F.log_softmax(F.linear(hidden, weight, bias), dim=1)
 
     def forward(self, hidden, targets):
         vocabulary, hidden, flat = self.vocabulary[0], hidden.flatten(0, 1), targets.flatten()

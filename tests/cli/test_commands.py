@@ -215,7 +215,7 @@ class Bench(ProgramTest):
     def test_what_no_explicit_network_is(self):
         said = self.refused("bench", "explicit", "resnet19")
         self.assertEqual(said, 'there is no explicit network "resnet19"; there are: resnet18, resnet101, densenet121, '
-                               'inception-v2, transformer-xl')
+                               'inception-v2, transformer-xl, awd-qrnn, relational-memory, gpt2')
         self.assertIn('unknown key "model.width"', self.refused("bench", "explicit", "resnet18", "--set", "model.width=3"))
         self.assertIn("must be a whole number above zero, not 0",
                       self.deq("bench", "explicit", "resnet18", "--batch", "0", status=2).stderr)

@@ -1,13 +1,15 @@
 """GPT-2 as a user meets it: the small language of test_language, read in windows."""
 
+import array
 import json
+import shutil
 import unittest
 
 from program import SEED, ProgramTest, read_checkpoint, settings
 from test_language import LEARNT, WORDS, LanguageTest
 
 
-class Gpt2(LanguageTest):
+class Gpt2Test(LanguageTest):
     STEPS = settings(train__steps=12, train__eval_every_steps=6, train__checkpoints__every_steps=4)
 
     def setUp(self):
@@ -17,6 +19,8 @@ class Gpt2(LanguageTest):
                              'heads = 2\nd_inner = 48\npositions = 16\ndropout = 0.0\nattention_dropout = 0.0\n'
                              'init_std = 0.1\n')
 
+
+class Gpt2(Gpt2Test):
     def test_learns_the_rule_with_and_without_a_memory(self):
         for memory in (0, 8):
             result = self.train_rule(f"run-{memory}", *settings(train__epochs=3, data__memory=memory, data__eval_memory=memory),
@@ -60,6 +64,74 @@ class Gpt2(LanguageTest):
         self.assertIn("data.eval_memory = 20", message)
         self.assertIn("heads = 5", self.refused("train", self.gpt2, *settings(model__heads=5), "--out", "other",
                                                status=1))
+
+
+class InParts(Gpt2Test):
+    # Gradients are clipped in every step, and validation and checkpoints have a running mean of the weights.
+    RECIPE = settings(precision="float64", train__steps=12, train__eval_every_steps=6, train__checkpoints__every_steps=4,
+                      train__log_every=2, train__clip_norm=0.05, train__weight_average=0.9, model__heads=4, train__checkpoints__keep=5)
+
+    def in_parts(self, out, processes, parts, *more):
+        self.deq("train", self.gpt2, *self.RECIPE, *more, "--nproc", processes, "--tensor-parallel", parts, "--out", out)
+
+    def assert_same_training(self, run, reference):
+        """To rounding, which twelve steps of Adam amplify."""
+        lines, expected = self.metrics(run), self.metrics(reference)
+        self.assertEqual(len(lines), len(expected))
+        for line, other in zip(lines, expected):
+            for name in {"loss", "perplexity", "grad_norm"} & other.keys():
+                self.assertAlmostEqual(line[name], other[name], delta=1e-8 * abs(other[name]), msg=name)
+        self.assertEqual([path.name for path in self.checkpoints(run)], [path.name for path in self.checkpoints(reference)])
+        tensors, others = (read_checkpoint(self.checkpoints(one)[-1])[0] for one in (run, reference))
+        self.assertEqual({name: form[:2] for name, form in tensors.items()}, {name: form[:2] for name, form in others.items()})
+        for name, (kind, _, data) in others.items():
+            if kind != "F64":
+                self.assertEqual(tensors[name][2], data, name)
+                continue
+            found, wanted = array.array("d", tensors[name][2]), array.array("d", data)
+            for a, b in zip(found, wanted):
+                self.assertAlmostEqual(a, b, delta=1e-8, msg=name)
+
+    def test_all_that_one_process_trains(self):
+        self.train_rule("one", *self.RECIPE, config=self.gpt2)
+        self.assertGreater(self.metrics("one")[0]["grad_norm"], 0.05, "gradients are clipped")
+        for processes, parts in ((2, 2), (4, 4), (4, 2)):
+            with self.subTest(processes=processes, parts=parts):
+                self.in_parts(f"run-{processes}-{parts}", processes, parts)
+                self.assert_same_training(f"run-{processes}-{parts}", "one")
+        evaluated = json.loads(self.deq("eval", "run-4-2", "--json").stdout)
+        self.assertAlmostEqual(evaluated["perplexity"], self.metrics("one")[-1]["perplexity"], delta=1e-6)
+
+    def test_a_run_goes_on_with_any_number_of_parts(self):
+        self.train_rule("one", *self.RECIPE, config=self.gpt2)
+        self.in_parts("four", 4, 4)
+        for start, processes, parts in (("four", 1, 1), ("one", 2, 2), ("four", 4, 2)):
+            with self.subTest(start=start, processes=processes, parts=parts):
+                run = f"{start}-{processes}-{parts}"
+                shutil.copytree(self.folder / start, self.folder / run)
+                for path in self.checkpoints(run)[1:]:  # as if it had been killed after the first of them
+                    path.unlink()
+                self.deq("train", "--resume", run, "--nproc", processes, "--tensor-parallel", parts)
+                self.assert_same_training(run, "one")
+
+    def test_the_same_bits_after_an_interruption(self):
+        dropout = settings(model__dropout=0.2, model__attention_dropout=0.1)
+        for run in ("whole", "cut"):
+            self.in_parts(run, 2, 2, *dropout)
+        for path in self.checkpoints("cut")[1:]:
+            path.unlink()
+        self.deq("train", "--resume", "cut", "--nproc", 2, "--tensor-parallel", 2)
+        self.assertEqual(self.weights("cut"), self.weights("whole"))
+
+    def test_what_cannot_be_held_in_parts_is_refused(self):
+        for config, processes, parts, said in ((self.gpt2, 4, 3, "must divide the number of processes, 4"),
+                                               (self.gpt2, 1, 2, "must divide the number of processes, 1"),
+                                               (self.config, 2, 2, "only the network gpt2")):
+            message = self.refused("train", config, *self.STEPS, "--nproc", processes, "--tensor-parallel", parts, "--out", "run")
+            self.assertIn(said, message)
+        message = self.refused("train", self.gpt2, *self.STEPS, *settings(model__heads=3), "--nproc", 2, "--tensor-parallel", 2,
+                               "--out", "run", status=1)
+        self.assertIn("heads = 3, must be a multiple of the 2 processes", message)
 
 
 class Plan(ProgramTest):

@@ -144,15 +144,16 @@ TEST(LanguageSizes, OfTheBooksModelsAreAboutTheSame) {
   };
   constexpr int64_t kBooks = 53'946, kSmall = 10'000;
   const double equilibrium = size("gpu/books-recipe.toml", kBooks);
-  for (const std::string rival : {"looped", "transformer-xl", "awd-qrnn", "relational-memory"}) {
+  for (const std::string rival :
+       {"looped", "transformer-xl", "awd-qrnn", "relational-memory", "gpt2"}) {
     EXPECT_NEAR(size("gpu/books-" + rival + ".toml", kBooks) / equilibrium, 1, 0.05) << rival;
   }
-  for (const std::string rival : {"awd-qrnn", "relational-memory"}) {
+  for (const std::string rival : {"awd-qrnn", "relational-memory", "gpt2"}) {
     EXPECT_EQ(size("books/" + rival + ".toml", kBooks),
               size("gpu/books-" + rival + ".toml", kBooks));
   }
   const double small = size("small/books-deq.toml", kSmall);
-  for (const std::string rival : {"looped", "awd-qrnn", "relational-memory"}) {
+  for (const std::string rival : {"looped", "awd-qrnn", "relational-memory", "gpt2"}) {
     EXPECT_NEAR(size("small/books-" + rival + ".toml", kSmall) / small, 1, 0.02) << rival;
   }
 }

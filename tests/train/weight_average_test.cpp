@@ -57,7 +57,7 @@ struct Training {
         optimiser({}, trainable(task.model())),
         average(task.model(), kDecay),
         files(folder, 2),
-        persistence(task, optimiser, average, World::alone(), files, "") {}
+        persistence(task, optimiser, average, World::alone(), World::alone(), files, "") {}
 
   SyntheticTask task;
   torch::Tensor statistic;

@@ -20,7 +20,7 @@ namespace {
 struct TrainArguments {
   std::string config, resume, device = "cpu", out, trace;
   std::vector<std::string> overrides;
-  int64_t processes = 1, timeout = 600;
+  int64_t processes = 1, tensor_parallel = 1, timeout = 600;
   bool json = false;
 };
 
@@ -28,6 +28,7 @@ TrainingJob job_of(const TrainArguments& arguments) {
   TrainingJob job{.device = arguments.device,
                   .timeout = std::chrono::seconds(arguments.timeout),
                   .quiet = arguments.json,
+                  .tensor_parallel = arguments.tensor_parallel,
                   .trace = arguments.trace};
   if (arguments.resume.empty()) {
     require<UsageError>(!arguments.config.empty(),
@@ -46,7 +47,7 @@ TrainingJob job_of(const TrainArguments& arguments) {
 
 /// Starts this very command once for each process; they know from their environment who they are.
 [[noreturn]] void run_in_processes(const TrainArguments& arguments, const TrainingJob& job) {
-  require_equal_shares(job.experiment.recipe, arguments.processes);
+  require_equal_shares(job, arguments.processes);
   const auto cores = usable_cores();
   if (arguments.device == "cpu" && arguments.processes > cores) {
     std::cerr << fmt::format(
@@ -67,7 +68,8 @@ TrainingJob job_of(const TrainArguments& arguments) {
   }
   for (const auto& setting : arguments.overrides) command.insert(command.end(), {"--set", setting});
   command.insert(command.end(),
-                 {"--device", arguments.device, "--timeout", std::to_string(arguments.timeout)});
+                 {"--device", arguments.device, "--timeout", std::to_string(arguments.timeout),
+                  "--tensor-parallel", std::to_string(arguments.tensor_parallel)});
   if (arguments.json) command.emplace_back("--json");
   if (!arguments.trace.empty()) command.insert(command.end(), {"--trace", arguments.trace});
   throw ExitStatus{launch_local(arguments.processes, command)};
@@ -118,6 +120,12 @@ void add_train(CLI::App& program) {
   command
       ->add_option("--nproc", arguments->processes,
                    "train in this many processes of this machine, which share each batch")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1024));
+  command
+      ->add_option("--tensor-parallel", arguments->tensor_parallel,
+                   "so many processes hold the layers of gpt2 in parts together, and read the same "
+                   "text")
       ->capture_default_str()
       ->check(CLI::Range(1, 1024));
   command

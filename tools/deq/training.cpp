@@ -12,6 +12,7 @@
 #include "deq/lab/io/run_folder.h"
 #include "deq/lab/train/run.h"
 #include "deq/lab/train/trainer.h"
+#include "deq/lab/train/world_parallel.h"
 #include "lab/base/device.h"
 #include "lab/io/run_lock.h"
 #include "lab/report/environment.h"
@@ -85,8 +86,18 @@ std::unique_ptr<RunLock> make_folder(const TrainingJob& job) {
 
 }  // namespace
 
-void require_equal_shares(const Recipe& recipe, int64_t processes) {
-  const auto& train = recipe.train;
+void require_equal_shares(const TrainingJob& job, int64_t processes) {
+  const auto parts = job.tensor_parallel;
+  if (parts > 1) {
+    require<UsageError>(static_cast<bool>(job.experiment.make_part),
+                        "--tensor-parallel {}: only the network gpt2 can be held in parts", parts);
+    require<UsageError>(processes % parts == 0,
+                        "--tensor-parallel {} must divide the number of processes, {} (--nproc)",
+                        parts, processes);
+    job.experiment.require_divisible(parts);
+    processes /= parts;  // that have a share each
+  }
+  const auto& train = job.experiment.recipe.train;
   require<UsageError>(
       train.batch_size % (processes * train.accumulation) == 0,
       "train.batch_size = {}, must be a multiple of {}: {}{} times train.accumulation = {}",
@@ -96,7 +107,7 @@ void require_equal_shares(const Recipe& recipe, int64_t processes) {
 
 TrainingResult train(const TrainingJob& job) {
   const auto self = rank_from_environment();
-  require_equal_shares(job.experiment.recipe, self.size);
+  require_equal_shares(job, self.size);
   require_data(job.experiment);
   const auto device = device_for(job.device, self);
   const auto world = self.size == 1 ? World::alone() : World::join(self, device, job.timeout);
@@ -120,7 +131,12 @@ TrainingResult train(const TrainingJob& job) {
       lock = std::make_unique<RunLock>(job.folder);
       remove_leftovers(job.folder);
     }
-    const auto task = job.experiment.make_task(device);
+    world->require_same("--tensor-parallel", std::to_string(job.tensor_parallel));
+    const auto [together, copies] = World::grid(world, job.tensor_parallel);
+    const auto task =
+        together->size() == 1
+            ? job.experiment.make_task(device)
+            : job.experiment.make_part(device, std::make_shared<WorldParallel>(together));
     const std::string metric = task->goal().metric;
     Trainer trainer(*task, job.experiment.recipe, job.experiment.config, job.folder, world,
                     {.on_metrics =
@@ -138,7 +154,8 @@ TrainingResult train(const TrainingJob& job) {
                            bar.update(news.step, news.steps, [&news] { return facts_of(news); });
                          },
                      .warn = warn,
-                     .interrupted = &Interruption::requested});
+                     .interrupted = &Interruption::requested},
+                    copies);
     steps = trainer.steps();
     if (world->is_main() && job.start == Start::New) lock = make_folder(job);
     if (job.start == Start::Resumed) trainer.resume();

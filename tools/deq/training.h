@@ -18,8 +18,9 @@ struct TrainingJob {
   std::string device = "cpu";
   std::chrono::seconds timeout{600};  ///< of every wait for other processes
   bool quiet = false;
-  std::string trace{};         ///< the file for a trace of some steps; empty: none
-  std::string how_to_go_on{};  ///< after an interruption; empty: with deq train --resume
+  int64_t tensor_parallel = 1;  ///< processes that hold the model in parts together
+  std::string trace{};          ///< the file for a trace of some steps; empty: none
+  std::string how_to_go_on{};   ///< after an interruption; empty: with deq train --resume
 };
 
 struct TrainingResult {
@@ -27,8 +28,9 @@ struct TrainingResult {
   bool is_main = true;  ///< false in the processes that only help
 };
 
-/// Throws UsageError unless a step's batch can be shared evenly by this many processes.
-void require_equal_shares(const Recipe& recipe, int64_t processes);
+/// Throws UsageError unless this many processes can share the model as the job wants it, and a
+/// step's batch evenly.
+void require_equal_shares(const TrainingJob& job, int64_t processes);
 
 /// Trains in the job's folder, which is new or to be resumed, in as many processes as a launcher
 /// has started. Prints one line per evaluation and a progress bar on standard error unless quiet. A

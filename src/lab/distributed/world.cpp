@@ -1,6 +1,7 @@
 #include "deq/lab/distributed/world.h"
 
 #include <c10/util/Logging.h>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <algorithm>
@@ -95,6 +96,23 @@ void meet(const RankInfo& self, c10d::Store& store, milliseconds timeout) {
   }
 }
 
+distributed::BackendPtr make_backend(const StorePtr& store, const RankInfo& self,
+                                     torch::Device device, std::chrono::seconds timeout) {
+  return device.is_cuda() ? distributed::make_nccl(store, self, device, timeout)
+                          : distributed::make_gloo(store, self, timeout);
+}
+
+c10::intrusive_ptr<c10d::ProcessGroup> group_of(const distributed::BackendPtr& backend,
+                                                const StorePtr& store, torch::Device device) {
+  auto group =
+      c10::make_intrusive<c10d::ProcessGroup>(store, backend->getRank(), backend->getSize());
+  const auto kind =
+      device.is_cuda() ? c10d::ProcessGroup::BackendType::NCCL : c10d::ProcessGroup::GLOO;
+  group->setBackend(device.type(), kind, backend);
+  group->setDefaultBackend(kind);
+  return group;
+}
+
 }  // namespace
 
 World::World(const RankInfo& self, std::unique_ptr<Links> links)
@@ -102,7 +120,7 @@ World::World(const RankInfo& self, std::unique_ptr<Links> links)
 
 World::~World() {
   // Before the backend goes: the sentinel's thread uses it.
-  if (links_) links_->sentinel->leave();
+  if (links_ && !links_->whole) links_->sentinel->leave();
 }
 
 std::shared_ptr<World> World::alone() {
@@ -118,20 +136,43 @@ std::shared_ptr<World> World::join(const RankInfo& self, torch::Device device,
   const bool host = self.rank == 0 && !self.store_is_hosted;
   const auto store = connect(self, host, timeout);
   meet(self, *store, timeout);
-  auto backend = device.is_cuda() ? distributed::make_nccl(store, self, device, timeout)
-                                  : distributed::make_gloo(store, self, timeout);
+  auto backend = make_backend(store, self, device, timeout);
+  const auto abortable = std::make_shared<Abortable>();
+  abortable->add(backend);
   // For NCCL, whose kernels wait on the GPU; Gloo sees by itself that a connection is closed.
   const auto sentinel = std::make_shared<distributed::Sentinel>(
-      self, connect(self, false, timeout), timeout, [backend] { backend->abort(); });
+      self, connect(self, false, timeout), timeout, [abortable] { abortable->abort(); });
   backend = distributed::explained(backend, sentinel);
-  auto group = c10::make_intrusive<c10d::ProcessGroup>(store, static_cast<int>(self.rank),
-                                                       static_cast<int>(self.size));
-  const auto kind =
-      device.is_cuda() ? c10d::ProcessGroup::BackendType::NCCL : c10d::ProcessGroup::GLOO;
-  group->setBackend(device.type(), kind, backend);
-  group->setDefaultBackend(kind);
-  return std::shared_ptr<World>(
-      new World(self, std::make_unique<Links>(Links{device, store, sentinel, backend, group})));
+  const auto group = group_of(backend, store, device);
+  return std::shared_ptr<World>(new World(
+      self,
+      std::make_unique<Links>(Links{device, store, sentinel, backend, group, abortable, timeout})));
+}
+
+std::shared_ptr<World> World::among(const std::shared_ptr<World>& world, const std::string& name,
+                                    int64_t rank, int64_t size) {
+  if (size == 1) return alone();
+  if (size == world->size()) return world;
+  const auto& links = *world->links_;
+  auto self = world->self_;
+  self.rank = rank;
+  self.size = size;
+  const StorePtr store = c10::make_intrusive<c10d::PrefixStore>(name, links.store);
+  auto backend = make_backend(store, self, links.device, links.timeout);
+  links.abortable->add(backend);
+  backend = distributed::explained(backend, links.sentinel);
+  const auto group = group_of(backend, store, links.device);
+  return std::shared_ptr<World>(new World(
+      self, std::make_unique<Links>(Links{links.device, store, links.sentinel, backend, group,
+                                          links.abortable, links.timeout, world})));
+}
+
+World::Grid World::grid(const std::shared_ptr<World>& world, int64_t columns) {
+  require(columns >= 1 && world->size() % columns == 0,
+          "{} ranks in rows of {}; allowed: what divides their number", world->size(), columns);
+  const auto row = world->rank() / columns, column = world->rank() % columns;
+  return {.row = among(world, fmt::format("row/{}", row), column, columns),
+          .column = among(world, fmt::format("column/{}", column), row, world->size() / columns)};
 }
 
 void World::sum(const torch::Tensor& tensor) {

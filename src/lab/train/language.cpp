@@ -14,6 +14,7 @@
 #include "lab/base/random_streams.h"
 #include "lab/train/language_network.h"
 #include "lab/train/make_experiment.h"
+#include "lab/train/model_parts.h"
 #include "lab/train/model_state.h"
 #include "lab/train/rank_sum.h"
 #include "lab/train/stability.h"
@@ -60,6 +61,7 @@ struct LanguageTask::Parts {
   Corpus corpus;
   std::unique_ptr<LanguageNetwork> network;
   std::unique_ptr<StreamMemory> memory;  // of the training; none before there are batches
+  std::unique_ptr<ModelParts> in_parts;
 
   SegmentBatches evaluation(const Shard& shard) const {
     return {evaluated_tokens(corpus, config.data), config.data.eval_segment, shard};
@@ -104,16 +106,19 @@ struct LanguageTask::Parts {
   }
 };
 
-LanguageTask::LanguageTask(const LanguageConfig& config, torch::Device device) {
+LanguageTask::LanguageTask(const LanguageConfig& config, torch::Device device,
+                           std::shared_ptr<models::TensorParallel> group) {
   require_readable_segments(config);
   auto corpus = open_corpus(config.data);
   const auto generator = random_stream(config.seed, RandomStream::LanguageWeights);
-  auto network = make_language_network(config.model, corpus.vocabulary().size(), generator);
+  auto network = make_language_network(config.model, corpus.vocabulary().size(), generator, group);
   parts_ = std::make_unique<Parts>(Parts{.config = config,
                                          .device = device,
                                          .corpus = std::move(corpus),
                                          .network = std::move(network),
-                                         .memory = nullptr});
+                                         .memory = nullptr,
+                                         .in_parts = nullptr});
+  if (group) parts_->in_parts = std::make_unique<ModelParts>(std::move(group));
   move_model(model(), device, storage_type(config.precision));
 }
 
@@ -121,6 +126,10 @@ LanguageTask::~LanguageTask() = default;
 
 torch::nn::Module& LanguageTask::model() {
   return parts_->network->module();
+}
+
+const ModelParts* LanguageTask::in_parts() const {
+  return parts_->in_parts.get();
 }
 
 std::shared_ptr<const BatchSource> LanguageTask::training_batches(const Shard& shard,
@@ -134,8 +143,7 @@ std::shared_ptr<const BatchSource> LanguageTask::training_batches(const Shard& s
 TaskPass LanguageTask::forward(const Batch& batch, const EquilibriumPlan& how) {
   auto cost = parts_->network->forward(batch.tensors[0], batch.tensors[1], parts_->memory->next(),
                                        parts_->config.data.memory, how);
-  auto loss = cost.nll.mean();
-  if (cost.penalty.defined()) loss = loss + cost.penalty;
+  auto loss = cost.loss();
   parts_->memory->remember(std::move(cost.memory), loss.detach());
   return {.loss = std::move(loss), .equilibria = std::move(cost.equilibria)};
 }
@@ -207,7 +215,15 @@ std::vector<std::string> LanguageTask::classes() const {
 }
 
 Experiment experiment_from(const LanguageConfig& config) {
-  return make_experiment<LanguageTask>("language", config);
+  auto experiment = make_experiment<LanguageTask>("language", config);
+  if (const auto* gpt2 = std::get_if<Gpt2Model>(&config.model)) {
+    experiment.make_part = [config](torch::Device device,
+                                    std::shared_ptr<models::TensorParallel> group) {
+      return std::make_shared<LanguageTask>(config, device, std::move(group));
+    };
+    experiment.require_divisible = [model = *gpt2](int64_t parts) { validate(model, parts); };
+  }
+  return experiment;
 }
 
 }  // namespace deq::lab

@@ -14,8 +14,14 @@ TextCost LanguageNetwork::forward_with_exits(const torch::Tensor&, const torch::
   throw Error("this network has no loop that words could leave");
 }
 
-std::unique_ptr<LanguageNetwork> make_language_network(const LanguageModel& model, int64_t words,
-                                                       at::Generator generator) {
+std::unique_ptr<LanguageNetwork> make_language_network(
+    const LanguageModel& model, int64_t words, at::Generator generator,
+    std::shared_ptr<models::TensorParallel> group) {
+  if (group) {
+    const auto* gpt2 = std::get_if<Gpt2Model>(&model);
+    require<UsageError>(gpt2 != nullptr, "only gpt2 can be held in parts");
+    return make_network(*gpt2, words, generator, std::move(group));
+  }
   return std::visit([&](const auto& chosen) { return make_network(chosen, words, generator); },
                     model);
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "deq/lab/settings/language.h"
+#include "deq/models/transformer/tensor_parallel.h"
 #include "deq/nn/equilibrium.h"
 
 namespace deq::lab {
@@ -27,6 +28,9 @@ struct TextCost {
   std::vector<Equilibrated> equilibria;
   torch::Tensor loops{};    ///< that each word took [B, T], where words leave a loop by themselves
   torch::Tensor penalty{};  ///< added to the training's loss, where the network has one
+
+  /// What a training step minimises.
+  torch::Tensor loss() const { return penalty.defined() ? nll.mean() + penalty : nll.mean(); }
 };
 
 /// The networks that predict words, under one interface.
@@ -62,8 +66,10 @@ class LanguageNetwork {
   virtual torch::Tensor log_probabilities(const torch::Tensor& hidden) = 0;
 };
 
-std::unique_ptr<LanguageNetwork> make_language_network(const LanguageModel& model, int64_t words,
-                                                       at::Generator generator);
+/// With a group, the part of this process, which only GPT-2 has.
+std::unique_ptr<LanguageNetwork> make_language_network(
+    const LanguageModel& model, int64_t words, at::Generator generator,
+    std::shared_ptr<models::TensorParallel> group = {});
 
 /// Throws UsageError where segments with their memory are longer than the network can read at once.
 void require_readable_segments(const LanguageConfig& config);

@@ -8,6 +8,7 @@
 #include "core/require.h"
 #include "deq/lab/distributed/gradient_averager.h"
 #include "deq/lab/train/run.h"
+#include "lab/train/model_parts.h"
 #include "lab/train/model_state.h"
 
 namespace deq::lab {
@@ -25,31 +26,32 @@ std::string shared_text(World& world, const std::string& text, torch::Device dev
   return {static_cast<const char*>(bytes.const_data_ptr()), static_cast<size_t>(bytes.numel())};
 }
 
-/// The main rank's tensors, on every rank.
-std::map<std::string, torch::Tensor> shared_tensors(
-    World& world, const std::map<std::string, torch::Tensor>& tensors, torch::Device device) {
+using Tensors = std::map<std::string, torch::Tensor>;
+
+/// The main rank's tensors, on every rank, or of each what `kept` makes of it there.
+Tensors shared_tensors(World& world, const Tensors& tensors, torch::Device device,
+                       const std::function<Tensors(const Tensors&)>& kept = {}) {
   auto list = nlohmann::json::object();
   for (const auto& [name, tensor] : tensors) {
     list[name] = {{"type", static_cast<int>(tensor.scalar_type())},
                   {"shape", tensor.sizes().vec()}};
   }
   list = nlohmann::json::parse(shared_text(world, list.dump(), device));
-  std::map<std::string, torch::Tensor> shared;
+  Tensors shared;
   for (const auto& [name, form] : list.items()) {
     const auto type = static_cast<torch::ScalarType>(form["type"].get<int>());
     const auto tensor = world.is_main() ? tensors.at(name).to(device)
                                         : torch::empty(form["shape"].get<std::vector<int64_t>>(),
                                                        torch::TensorOptions(device).dtype(type));
     world.broadcast(tensor);
-    shared[name] = tensor;
+    shared.merge(kept ? kept({{name, tensor}}) : Tensors{{name, tensor}});
   }
   return shared;
 }
 
 /// Removes the tensors whose names begin with `prefix`, and returns them without it.
-std::map<std::string, torch::Tensor> taken_out(std::map<std::string, torch::Tensor>& tensors,
-                                               std::string_view prefix) {
-  std::map<std::string, torch::Tensor> taken;
+Tensors taken_out(Tensors& tensors, std::string_view prefix) {
+  Tensors taken;
   for (auto at = tensors.lower_bound(std::string(prefix));
        at != tensors.end() && at->first.starts_with(prefix); at = tensors.erase(at)) {
     taken[at->first.substr(prefix.size())] = at->second;
@@ -60,15 +62,17 @@ std::map<std::string, torch::Tensor> taken_out(std::map<std::string, torch::Tens
 }  // namespace
 
 Persistence::Persistence(Task& task, Optimiser& optimiser, const WeightAverage& average,
-                         std::shared_ptr<World> world, Checkpoints files, std::string config)
+                         std::shared_ptr<World> world, std::shared_ptr<World> copies,
+                         Checkpoints files, std::string config)
     : task_(task),
       optimiser_(optimiser),
       average_(average),
       world_(std::move(world)),
+      copies_(std::move(copies)),
       files_(std::move(files)),
       config_(std::move(config)) {}
 
-std::map<std::string, torch::Tensor> Persistence::tensors() const {
+Tensors Persistence::tensors() const {
   auto all = model_tensors(task_.model());
   for (const auto& [name, mean] : average_.means()) {
     all[std::string(kTrainedPrefix) + name] = std::exchange(all.at(name), mean);
@@ -79,11 +83,17 @@ std::map<std::string, torch::Tensor> Persistence::tensors() const {
   return all;
 }
 
+Tensors Persistence::whole_tensors() const {
+  const auto* parts = task_.in_parts();
+  return parts == nullptr ? tensors() : parts->join(tensors());
+}
+
 void Persistence::save(const TrainingState& state) {
-  const auto carried = task_.carried(*world_);
+  const auto carried = task_.carried(*copies_);
   world_->barrier();
+  if (!copies_->is_main()) return;
+  auto all = whole_tensors();
   if (!world_->is_main()) return;
-  auto all = tensors();
   for (const auto& [name, tensor] : carried) all[std::string(kCarriedPrefix) + name] = tensor;
   auto metadata = checkpoint_metadata(config_, task_.classes(), task_.sample_form());
   metadata[kTrainingStateKey] = state.to_json();
@@ -97,7 +107,7 @@ void Persistence::mark_best(int64_t step) {
 TrainingState Persistence::load_newest(const TrainingState& otherwise,
                                        const std::function<void(const std::string&)>& warn) {
   auto state = otherwise;
-  std::map<std::string, torch::Tensor> carried;
+  Tensors carried, loaded;
   if (world_->is_main()) {
     std::vector<std::string> damages;
     const auto found =
@@ -122,29 +132,43 @@ TrainingState Persistence::load_newest(const TrainingState& otherwise,
           stored.try_emplace(std::string(kTrainedPrefix) + name, found_mean->second);
         }
       }
-      restore_tensors(tensors(), stored, found->path.string());
+      if (task_.in_parts() != nullptr) {
+        loaded = std::move(stored);
+      } else {
+        restore_tensors(tensors(), stored, found->path.string());
+      }
       state = TrainingState::from_json(text->second);
       // The run may have been killed right after it was written.
       files_.prune(state.step);
       if (state.best_step == state.step) files_.mark_best(state.step);
     }
   }
-  return share(state, carried);
+  return share(state, carried, loaded);
 }
 
 TrainingState Persistence::share(const TrainingState& state) {
-  return share(state, {});
+  return share(state, {}, {});
 }
 
-TrainingState Persistence::share(const TrainingState& state,
-                                 const std::map<std::string, torch::Tensor>& carried) {
+TrainingState Persistence::share(const TrainingState& state, const Tensors& carried,
+                                 const Tensors& loaded) {
   auto everyones = state;
   auto everyones_carried = carried;
   if (world_->size() > 1) {
     std::vector<torch::Tensor> all;
     for (const auto& [name, tensor] : tensors()) all.push_back(tensor);
-    broadcast_from_main(*world_, all);
     const auto device = all.front().device();
+    const auto* parts = task_.in_parts();
+    const auto own = parts == nullptr
+                         ? Tensors()
+                         : shared_tensors(*world_, loaded, device, [parts](const Tensors& whole) {
+                             return parts->cut(whole);
+                           });
+    if (own.empty()) {
+      broadcast_from_main(*copies_, all);
+    } else {
+      restore_tensors(tensors(), own, "the checkpoint");
+    }
     everyones = TrainingState::from_json(shared_text(*world_, state.to_json(), device));
     everyones_carried = shared_tensors(*world_, carried, device);
   }

@@ -17,8 +17,10 @@ namespace deq::lab {
 /// Brings a training to the disk and back: the main rank's files hold what all ranks have.
 class Persistence {
  public:
+  /// `copies` are the ranks that hold the same part of the model as this one.
   Persistence(Task& task, Optimiser& optimiser, const WeightAverage& average,
-              std::shared_ptr<World> world, Checkpoints files, std::string config);
+              std::shared_ptr<World> world, std::shared_ptr<World> copies, Checkpoints files,
+              std::string config);
 
   /// One checkpoint, written by the main rank once all have come so far.
   void save(const TrainingState& state);
@@ -34,14 +36,19 @@ class Persistence {
   TrainingState share(const TrainingState& state);
 
  private:
-  std::map<std::string, torch::Tensor> tensors() const;
-  TrainingState share(const TrainingState& state,
-                      const std::map<std::string, torch::Tensor>& carried);
+  using Tensors = std::map<std::string, torch::Tensor>;
+
+  /// Of this rank.
+  Tensors tensors() const;
+  /// Of the whole model: where ranks hold it in parts, those that share one call it.
+  Tensors whole_tensors() const;
+  /// `loaded` is the whole state that the main rank has read, where ranks hold the model in parts.
+  TrainingState share(const TrainingState& state, const Tensors& carried, const Tensors& loaded);
 
   Task& task_;
   Optimiser& optimiser_;
   const WeightAverage& average_;
-  std::shared_ptr<World> world_;
+  std::shared_ptr<World> world_, copies_;
   Checkpoints files_;
   std::string config_;
 };

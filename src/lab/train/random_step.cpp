@@ -70,7 +70,7 @@ class RandomText final : public RandomStep {
 
   TaskPass forward(const EquilibriumPlan& how) override {
     auto result = cost(how);
-    return {.loss = result.nll.mean(), .equilibria = std::move(result.equilibria)};
+    return {.loss = result.loss(), .equilibria = std::move(result.equilibria)};
   }
 
   std::vector<std::pair<std::string, int64_t>> shapes() const override {
@@ -115,6 +115,7 @@ std::unique_ptr<RandomStep> make_random_step(const std::filesystem::path& config
                       "{} describes the experiment \"{}\", must be \"vision\" or \"language\"",
                       config.string(), experiment);
   const auto text = load_for<LanguageConfig>(config, overrides, options);
+  require_readable_segments(text);
   return std::make_unique<RandomText>(text, text.data.max_words.value_or(options.words),
                                       options.device);
 }

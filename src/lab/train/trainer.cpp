@@ -12,6 +12,7 @@
 #include "deq/lab/train/run.h"
 #include "lab/train/gamma_controller.h"
 #include "lab/train/memory.h"
+#include "lab/train/model_parts.h"
 #include "lab/train/persistence.h"
 #include "lab/train/run_gaps.h"
 #include "lab/train/step_figures.h"
@@ -36,19 +37,21 @@ double seconds_since(TrainingClock::time_point start) {
 class Trainer::Loop {
  public:
   Loop(Task& task, const Recipe& recipe, const std::string& config,
-       const std::filesystem::path& run, std::shared_ptr<World> world, TrainerHooks hooks)
+       const std::filesystem::path& run, std::shared_ptr<World> world, TrainerHooks hooks,
+       std::shared_ptr<World> copies)
       : task_(task),
         recipe_(recipe),
         run_(run),
         world_(std::move(world)),
+        copies_(copies ? std::move(copies) : world_),
         hooks_(std::move(hooks)),
         optimiser_(recipe.train.optimiser, trainable(task.model())),
         average_(task.model(), recipe.train.weight_average),
         device_(optimiser_.parameters().front().device()),
-        passes_(task, recipe_, world_, optimiser_),
-        validation_(task, recipe_, world_, device_),
+        passes_(task, recipe_, copies_, optimiser_),
+        validation_(task, recipe_, world_, copies_, device_),
         controller_(recipe.jacobian.control, recipe.jacobian.gamma.at(0)),
-        persistence_(task, optimiser_, average_, world_,
+        persistence_(task, optimiser_, average_, world_, copies_,
                      Checkpoints(checkpoint_folder(run), recipe.train.checkpoints.keep), config),
         steps_per_epoch_(passes_.steps_per_epoch()),
         steps_(recipe.train.steps.value_or(recipe.train.epochs * steps_per_epoch_)),
@@ -127,7 +130,7 @@ class Trainer::Loop {
     figures[StepFigures::kInterrupted] =
         hooks_.interrupted && hooks_.interrupted() != 0 ? 1.0 : 0.0;
     figures.reduce(*world_, device_);
-    gradient_norm_ = gradient_norm(optimiser_.parameters());
+    gradient_norm_ = norm_of_gradients();
     const bool finite = std::isfinite(figures[StepFigures::kLoss]) && std::isfinite(gradient_norm_);
     if (finite) {
       const auto clip = recipe_.train.clip_norm;
@@ -149,6 +152,12 @@ class Trainer::Loop {
           .nfe_forward = figures[StepFigures::kForward],
           .residual = figures[StepFigures::kResidual]});
     return figures;
+  }
+
+  double norm_of_gradients() {
+    const auto* parts = task_.in_parts();
+    return parts == nullptr ? gradient_norm(optimiser_.parameters())
+                            : parts->gradient_norm(trainable(task_.model()));
   }
 
   // ---- what happens between steps ---------------------------------------------------------------
@@ -306,7 +315,7 @@ class Trainer::Loop {
   Task& task_;
   Recipe recipe_;
   std::filesystem::path run_;
-  std::shared_ptr<World> world_;
+  std::shared_ptr<World> world_, copies_;  // of all ranks, of those with the same part of the model
   TrainerHooks hooks_;
   Optimiser optimiser_;
   WeightAverage average_;
@@ -326,9 +335,10 @@ class Trainer::Loop {
 };
 
 Trainer::Trainer(Task& task, const Recipe& recipe, const std::string& config,
-                 const std::filesystem::path& run, std::shared_ptr<World> world, TrainerHooks hooks)
-    : loop_(std::make_unique<Loop>(task, recipe, config, run, std::move(world), std::move(hooks))) {
-}
+                 const std::filesystem::path& run, std::shared_ptr<World> world, TrainerHooks hooks,
+                 std::shared_ptr<World> copies)
+    : loop_(std::make_unique<Loop>(task, recipe, config, run, std::move(world), std::move(hooks),
+                                   std::move(copies))) {}
 
 Trainer::~Trainer() = default;
 

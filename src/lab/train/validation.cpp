@@ -12,8 +12,12 @@
 namespace deq::lab {
 
 Validation::Validation(Task& task, const Recipe& recipe, std::shared_ptr<World> world,
-                       torch::Device device)
-    : task_(task), recipe_(recipe), world_(std::move(world)), device_(device) {}
+                       std::shared_ptr<World> copies, torch::Device device)
+    : task_(task),
+      recipe_(recipe),
+      world_(std::move(world)),
+      copies_(std::move(copies)),
+      device_(device) {}
 
 Metrics Validation::measure(bool closing) {
   task_.model().eval();
@@ -28,11 +32,11 @@ Metrics Validation::at_every_budget() {
   const torch::NoGradGuard no_grad;
   const PrecisionScope precision(recipe_.precision, device_);
   const auto how = evaluation_options(recipe_);
-  auto metrics = task_.evaluate(how, *world_);
+  auto metrics = task_.evaluate(how, *copies_);
   const bool solves = std::isfinite(number(metrics, "nfe_forward"));
   for (const int64_t budget : recipe_.train.eval_budgets) {
     if (!solves) break;  // an explicit network has no budget
-    const auto hurried = task_.evaluate(within_budget(how, budget), *world_);
+    const auto hurried = task_.evaluate(within_budget(how, budget), *copies_);
     for (const auto& name : {task_.goal().metric, std::string("residual")}) {
       metrics.emplace_back(fmt::format("{}@{}", name, budget), number(hurried, name));
     }

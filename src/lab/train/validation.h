@@ -12,7 +12,9 @@ namespace deq::lab {
 class Validation {
  public:
   /// All except the world must outlive it.
-  Validation(Task& task, const Recipe& recipe, std::shared_ptr<World> world, torch::Device device);
+  /// `copies` are the ranks that hold the same part of the model as this one.
+  Validation(Task& task, const Recipe& recipe, std::shared_ptr<World> world,
+             std::shared_ptr<World> copies, torch::Device device);
 
   /// At the recipe's own budget and at its further ones; with `closing`, what is measured once.
   Metrics measure(bool closing);
@@ -29,7 +31,7 @@ class Validation {
 
   Task& task_;
   const Recipe& recipe_;
-  std::shared_ptr<World> world_;
+  std::shared_ptr<World> world_, copies_;
   torch::Device device_;
 };
 

@@ -29,6 +29,9 @@ constexpr std::array kNetworks{
     NamedConfig{"densenet121", "gpu/cifar10-densenet121.toml"},
     NamedConfig{"inception-v2", "gpu/cifar10-inception-v2.toml"},
     NamedConfig{"transformer-xl", "books/transformer-xl.toml"},
+    NamedConfig{"awd-qrnn", "books/awd-qrnn.toml"},
+    NamedConfig{"relational-memory", "books/relational-memory.toml"},
+    NamedConfig{"gpt2", "books/gpt2.toml"},
 };
 
 std::filesystem::path config_of(const std::string& name) {

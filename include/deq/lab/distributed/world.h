@@ -24,6 +24,14 @@ class World {
   /// itself. `timeout` bounds the meeting and every wait afterwards.
   static std::shared_ptr<World> join(const RankInfo& self, torch::Device device,
                                      std::chrono::seconds timeout = std::chrono::minutes(10));
+
+  /// The ranks of a world in rows of so many: the world of this rank's row, and that of the ranks
+  /// at its place in all rows. Every rank calls it; `columns` divides the world's size.
+  struct Grid {
+    std::shared_ptr<World> row, column;
+  };
+  static Grid grid(const std::shared_ptr<World>& world, int64_t columns);
+
   World(const World&) = delete;
   World& operator=(const World&) = delete;
   /// Rank 0 may host what the others meet at: it then waits for them to leave before it does.
@@ -51,6 +59,9 @@ class World {
   friend class GradientAverager;
   struct Links;
   World(const RankInfo& self, std::unique_ptr<Links> links);
+  /// Of some of a world's ranks, which all give it the same name.
+  static std::shared_ptr<World> among(const std::shared_ptr<World>& world, const std::string& name,
+                                      int64_t rank, int64_t size);
 
   RankInfo self_;
   std::unique_ptr<Links> links_;  // null for a world of one

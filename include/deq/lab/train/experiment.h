@@ -10,6 +10,7 @@
 
 #include "deq/lab/settings/recipe.h"
 #include "deq/lab/train/task.h"
+#include "deq/models/transformer/tensor_parallel.h"
 
 namespace deq::lab {
 
@@ -19,6 +20,12 @@ struct Experiment {
   Recipe recipe;
   std::string config;                                             ///< the effective configuration
   std::function<std::shared_ptr<Task>(torch::Device)> make_task;  ///< reads data, draws weights
+
+  /// The same where the processes of a group hold the model in parts; empty where they cannot.
+  std::function<std::shared_ptr<Task>(torch::Device, std::shared_ptr<models::TensorParallel>)>
+      make_part{};
+  /// Then throws Error unless so many processes can.
+  std::function<void(int64_t)> require_divisible{};
 };
 
 /// How a recipe solves its layers outside of training.

@@ -17,10 +17,13 @@ namespace deq::lab {
 /// Language modelling on words (the paper's §5.2).
 class LanguageTask : public Task {
  public:
-  explicit LanguageTask(const LanguageConfig& config, torch::Device device = torch::kCPU);
+  /// With a group, whose processes hold the model in parts, its network must be GPT-2.
+  explicit LanguageTask(const LanguageConfig& config, torch::Device device = torch::kCPU,
+                        std::shared_ptr<models::TensorParallel> group = {});
   ~LanguageTask() override;
 
   torch::nn::Module& model() override;
+  const ModelParts* in_parts() const override;
   std::shared_ptr<const BatchSource> training_batches(const Shard& shard,
                                                       OnUnreadable on_unreadable) override;
   TaskPass forward(const Batch& batch, const EquilibriumPlan& how) override;

@@ -17,6 +17,8 @@
 
 namespace deq::lab {
 
+class ModelParts;
+
 /// What a model makes of one batch.
 struct TaskPass {
   torch::Tensor loss;                    ///< the mean over the batch, with its graph
@@ -39,6 +41,9 @@ class Task {
 
   /// Its parameters and buffers go into checkpoints under their own names.
   virtual torch::nn::Module& model() = 0;
+
+  /// Where several processes hold the model in parts: how these go together. Else null.
+  virtual const ModelParts* in_parts() const { return nullptr; }
 
   /// The training batches of one process.
   virtual std::shared_ptr<const BatchSource> training_batches(const Shard& shard,

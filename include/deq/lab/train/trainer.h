@@ -46,9 +46,11 @@ class DivergedError : public Error {
 class Trainer {
  public:
   /// `run` is the run folder, where checkpoints and metrics go. `config` is the effective
-  /// configuration as it stands in checkpoints.
+  /// configuration as it stands in checkpoints. Where ranks hold the model in parts, `copies` are
+  /// those with the same part as this one, which share each batch; else these are all ranks.
   Trainer(Task& task, const Recipe& recipe, const std::string& config,
-          const std::filesystem::path& run, std::shared_ptr<World> world, TrainerHooks hooks);
+          const std::filesystem::path& run, std::shared_ptr<World> world, TrainerHooks hooks,
+          std::shared_ptr<World> copies = {});
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;

@@ -49,9 +49,10 @@ class Gpt2Network final : public LanguageNetwork {
 }  // namespace
 
 std::unique_ptr<LanguageNetwork> make_network(const Gpt2Model& model, int64_t words,
-                                              const at::Generator& generator) {
+                                              const at::Generator& generator,
+                                              std::shared_ptr<models::TensorParallel> group) {
   return std::make_unique<Gpt2Network>(
-      models::GPT2(for_vocabulary<models::Gpt2Options>(model, words), generator));
+      models::GPT2(for_vocabulary<models::Gpt2Options>(model, words), generator, std::move(group)));
 }
 
 }  // namespace deq::lab

@@ -20,6 +20,7 @@ std::unique_ptr<LanguageNetwork> make_network(const QrnnModel& model, int64_t wo
 std::unique_ptr<LanguageNetwork> make_network(const RelationalMemoryModel& model, int64_t words,
                                               const at::Generator& generator);
 std::unique_ptr<LanguageNetwork> make_network(const Gpt2Model& model, int64_t words,
-                                              const at::Generator& generator);
+                                              const at::Generator& generator,
+                                              std::shared_ptr<models::TensorParallel> group = {});
 
 }  // namespace deq::lab
