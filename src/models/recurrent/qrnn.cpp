@@ -131,9 +131,9 @@ QrnnOutput AwdQrnnImpl::forward(const torch::Tensor& tokens, const torch::Tensor
   auto reading = through_layers(tokens, memory);
   const auto output = reading.hidden;
   reading.hidden = with_features_dropped(output, output_dropout_);
-  return {.nll = softmax_(reading.hidden, targets),
-          .penalty = penalty(reading.hidden, output),
-          .reading = std::move(reading)};
+  auto nll = softmax_(reading.hidden, targets);
+  auto added = penalty(reading.hidden, output);
+  return {.nll = std::move(nll), .penalty = std::move(added), .reading = std::move(reading)};
 }
 
 torch::Tensor AwdQrnnImpl::log_probabilities(const torch::Tensor& hidden) {
