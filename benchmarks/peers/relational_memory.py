@@ -44,7 +44,7 @@ class Words(nn.Module):
             own = F.embedding(flat[positions] - begin, self.tables[i])
             if self.out is not None:
                 own = F.linear(own, self.projection(i))
-            vectors = vectors.index_copy(0, positions, own)
+            vectors = vectors.index_copy(0, positions, own.to(vectors.dtype))  # own may be of autocast
         return vectors.view(*tokens.shape, -1) * self.scale
 
     def cost(self, hidden, targets):

@@ -11,6 +11,7 @@
 #include "deq/core/precision.h"
 #include "models/mdeq_fixture.h"
 #include "support/differences.h"
+#include "support/maps.h"
 
 // The authors' training, step by step: what the head sees, how budgets count, where the adjoint
 // starts and which iterate a solve that does not converge gives. In float64 all of it agrees; other
