@@ -22,6 +22,7 @@ from deq._core import (
     Equilibrated,
     EquilibriumOptions,
     EquilibriumPlan,
+    GPT2Options,
     InceptionOptions,
     LoopedTransformerOptions,
     MdeqOptions,
@@ -41,6 +42,9 @@ __all__ = [
     "DenseNet",
     "DenseNetOptions",
     "EquilibriumLanguageModel",
+    "ExplicitLanguageModel",
+    "GPT2",
+    "GPT2Options",
     "ImageOutput",
     "Inception",
     "InceptionOptions",
@@ -54,7 +58,6 @@ __all__ = [
     "MonotoneDEQ",
     "MonotoneOptions",
     "QrnnOptions",
-    "QrnnOutput",
     "RelationalMemory",
     "RelationalMemoryOptions",
     "ResNet",
@@ -102,6 +105,7 @@ class TextOutput(NamedTuple):
     nll: Optional[Tensor]  # −log p of every target [B, T]
     memory: tuple[Tensor, ...]  # for the piece that follows
     equilibrium: Optional[Equilibrated]
+    penalty: Optional[Tensor] = None  # of its own, which a training adds to the mean of nll
 
 
 class LoopedOutput(NamedTuple):
@@ -111,15 +115,6 @@ class LoopedOutput(NamedTuple):
     nll: Optional[Tensor]  # −log p of every target [B, T]
     memory: tuple[Tensor, ...]  # for the piece that follows
     loops: Tensor  # that each position took [B, T]
-
-
-class QrnnOutput(NamedTuple):
-    """What an AWD-QRNN gives for a piece of text."""
-
-    hidden: Tensor  # [B, T, d_embed]: what words are predicted from
-    nll: Optional[Tensor]  # −log p of every target [B, T]
-    memory: tuple[Tensor, ...]  # for the piece that follows
-    penalty: Optional[Tensor]  # what training adds to the mean of nll, with targets and where the options have one
 
 
 class Model(torch.nn.Module):
@@ -302,7 +297,12 @@ class LanguageModel(Model):
     """What the language models have in common."""
 
     core: Union[
-        _core.DeqTransformer, _core.TransformerXL, _core.LoopedTransformer, _core.AwdQrnn, _core.RelationalMemory
+        _core.DeqTransformer,
+        _core.LoopedTransformer,
+        _core.TransformerXL,
+        _core.GPT2,
+        _core.AwdQrnn,
+        _core.RelationalMemory,
     ]
 
     @outside_of_compilers
@@ -374,83 +374,61 @@ class LoopedTransformer(EquilibriumLanguageModel):
         return LoopedOutput(hidden, nll, tuple(after), taken)
 
 
-class TransformerXL(LanguageModel):
+class ExplicitLanguageModel(LanguageModel):
+    """What the language models without an equilibrium have in common."""
+
+    core: Union[_core.TransformerXL, _core.GPT2, _core.AwdQrnn, _core.RelationalMemory]
+
+    @outside_of_compilers
+    def forward(
+        self,
+        tokens: Tensor,
+        targets: Optional[Tensor] = None,
+        *,
+        memory: tuple[Tensor, ...] = (),
+        capacity: int = 0,
+    ) -> TextOutput:
+        """As the DEQ-Transformer's, without an equilibrium. A recurrent network's memory has one size, so `capacity` only
+        says whether it is given back; at 0 it is not."""
+        self._require_shared()
+        if targets is None:
+            hidden, after = self.core.read(tokens, capacity, list(memory))
+            return TextOutput(hidden, None, tuple(after), None)
+        nll, hidden, after, penalty = self.core.forward(tokens, targets, capacity, list(memory))
+        return TextOutput(hidden, nll, tuple(after), None, penalty)
+
+
+class TransformerXL(ExplicitLanguageModel):
     """Transformer-XL, the DEQ-Transformer's explicit rival. Options are those of `TransformerXLOptions`."""
 
     options_type = TransformerXLOptions
     core_type = _core.TransformerXL
     core: _core.TransformerXL
 
-    @outside_of_compilers
-    def forward(
-        self,
-        tokens: Tensor,
-        targets: Optional[Tensor] = None,
-        *,
-        memory: tuple[Tensor, ...] = (),
-        capacity: int = 0,
-    ) -> TextOutput:
-        """As the DEQ-Transformer's, without an equilibrium."""
-        self._require_shared()
-        if targets is None:
-            hidden, after = self.core.read(tokens, capacity, list(memory))
-            return TextOutput(hidden, None, tuple(after), None)
-        nll, hidden, after = self.core.forward(tokens, targets, capacity, list(memory))
-        return TextOutput(hidden, nll, tuple(after), None)
+
+class GPT2(ExplicitLanguageModel):
+    """GPT-2 as Megatron-LM trains it: it remembers the last words themselves and reads them again. Options are those of
+    `GPT2Options`."""
+
+    options_type = GPT2Options
+    core_type = _core.GPT2
+    core: _core.GPT2
 
 
-class RelationalMemory(LanguageModel):
-    """A recurrent language model around a relational memory core. Options are those of `RelationalMemoryOptions`."""
-
-    options_type = RelationalMemoryOptions
-    core_type = _core.RelationalMemory
-    core: _core.RelationalMemory
-
-    @outside_of_compilers
-    def forward(
-        self,
-        tokens: Tensor,
-        targets: Optional[Tensor] = None,
-        *,
-        memory: tuple[Tensor, ...] = (),
-        capacity: int = 0,
-    ) -> TextOutput:
-        """As the DEQ-Transformer's, without an equilibrium. The memory has one size, so `capacity` only says whether it is
-        given back; at 0 it is not."""
-        self._require_shared()
-        before = memory[0] if memory else None
-        if targets is None:
-            nll, (hidden, after) = None, self.core.read(tokens, before)
-        else:
-            nll, hidden, after = self.core.forward(tokens, targets, before)
-        return TextOutput(hidden, nll, (after,) if capacity > 0 else (), None)
-
-
-class AwdQrnn(LanguageModel):
+class AwdQrnn(ExplicitLanguageModel):
     """AWD-QRNN, a quasi-recurrent network. Options are those of `QrnnOptions`."""
 
     options_type = QrnnOptions
     core_type = _core.AwdQrnn
     core: _core.AwdQrnn
 
-    @outside_of_compilers
-    def forward(
-        self,
-        tokens: Tensor,
-        targets: Optional[Tensor] = None,
-        *,
-        memory: tuple[Tensor, ...] = (),
-        capacity: int = 0,
-    ) -> QrnnOutput:
-        """Reads tokens [B, T], and with targets gives the cost of each. The state goes on where the `memory` of one output
-        is given to the next call. It has one size, so `capacity` only says whether it is given back; at 0 it is not."""
-        self._require_shared()
-        nll, penalty = None, None
-        if targets is None:
-            hidden, after = self.core.read(tokens, list(memory))
-        else:
-            nll, hidden, after, penalty = self.core.forward(tokens, targets, list(memory))
-        return QrnnOutput(hidden, nll, tuple(after) if capacity > 0 else (), penalty)
+
+class RelationalMemory(ExplicitLanguageModel):
+    """A recurrent language model around a relational memory core. Options are those of `RelationalMemoryOptions`."""
+
+    options_type = RelationalMemoryOptions
+    core_type = _core.RelationalMemory
+    core: _core.RelationalMemory
 
 
 def _made_again(

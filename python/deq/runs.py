@@ -35,6 +35,7 @@ _MODELS: dict[tuple[str, str], type[models.Model]] = {
     ("language", "looped"): models.LoopedTransformer,
     ("language", "relational-memory"): models.RelationalMemory,
     ("language", "awd-qrnn"): models.AwdQrnn,
+    ("language", "gpt2"): models.GPT2,
 }
 # What a depth stands for.
 _DEPTHS: dict[str, dict[str, dict[str, Any]]] = {

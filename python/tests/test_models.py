@@ -202,6 +202,8 @@ ALL = {
         vocabulary=40, cutoffs=[10, 20], d_model=16, d_embed=16, div_val=2, tie_projections=[False, True, True], slots=3,
         heads=2, head_size=8, mlp_layers=2, embedding_dropout=0.0,
     ),
+    models.GPT2: dict(vocabulary=40, cutoffs=[10, 20], layers=2, d_model=16, d_embed=16, heads=2, d_inner=24, positions=16, dropout=0.0,
+                      attention_dropout=0.0),
     models.AwdQrnn: dict(vocabulary=40, cutoffs=[10, 20], layers=2, d_embed=16, d_hidden=12, input_dropout=0.0,
                          hidden_dropout=0.0, output_dropout=0.0),
 }

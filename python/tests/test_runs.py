@@ -100,7 +100,7 @@ def test_a_loaded_looped_model_takes_as_many_loops_as_the_program(folder):
     assert output.equilibrium.report.evaluations == said["nfe_forward"] == 5 + 1  # one measures the residual
 
 
-RECURRENT = """
+EXPLICIT = """
 experiment = "language"
 [data]
 path = "text"
@@ -113,19 +113,20 @@ d_embed = 16
 steps = 2
 batch_size = 4
 """
-RECURRENT_MODELS = {
+EXPLICIT_MODELS = {
     deq.models.AwdQrnn: 'name = "awd-qrnn"\nlayers = 2\nd_hidden = 24\nweight_dropout = 0.1\nactivation_penalty = 1.0',
     deq.models.RelationalMemory: 'name = "relational-memory"\nd_model = 16\nslots = 2\nheads = 2\nhead_size = 8\nmlp_layers = 2',
+    deq.models.GPT2: 'name = "gpt2"\nlayers = 2\nd_model = 16\nheads = 2\nd_inner = 24\npositions = 400',
 }
 
 
-@pytest.mark.parametrize("kind", RECURRENT_MODELS)
-def test_a_loaded_recurrent_network_costs_what_the_program_says(kind, folder):
-    (folder / "recurrent.toml").write_text(RECURRENT.format(model=RECURRENT_MODELS[kind]))
-    program("train", "recurrent.toml", "--out", "recurrent", cwd=folder)
-    model = deq.load(folder / "recurrent")
+@pytest.mark.parametrize("kind", EXPLICIT_MODELS)
+def test_a_loaded_explicit_network_costs_what_the_program_says(kind, folder):
+    (folder / "explicit.toml").write_text(EXPLICIT.format(model=EXPLICIT_MODELS[kind]))
+    program("train", "explicit.toml", "--out", "explicit", cwd=folder)
+    model = deq.load(folder / "explicit")
     assert isinstance(model, kind)
-    output, said = costs(folder, "recurrent", model)
+    output, said = costs(folder, "explicit", model)
     assert output.nll.mean().item() == pytest.approx(said["loss"], rel=1e-5)
 
 
@@ -187,7 +188,7 @@ def test_what_cannot_be_read_is_named(folder, tmp_path):
         (lambda: deq.load(tmp_path), "config.toml: no such file"),
         (
             lambda: deq.load(folder / "synthetic"),
-            "is a run of synthetic, and Python has models of vision mdeq, .*language relational-memory.* only: evaluate it with",
+            "is a run of synthetic, and Python has models of vision mdeq, .*language gpt2 only: evaluate it with",
         ),
         (lambda: deq.load(folder / "language", "latest"), "checkpoint is 'latest', must be 'newest' or 'best'"),
         (lambda: deq.report(out=tmp_path / "page.html"), "name at least one run folder"),
