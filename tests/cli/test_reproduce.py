@@ -140,7 +140,7 @@ class WhatThereIs(ReproduceTest):
             return self.deq("reproduce", "--list", "--recipes", RECIPES, *which).stdout
 
         for name in ("table1", "table5"):
-            self.assertRegex(listed(name), r"\n  not here: Megatron-LM, 8\.3 billion parameters – .*smaller\n")
+            self.assertRegex(listed(name), r"\n  not here: Megatron-LM, 8\.3 billion parameters – .*smaller .*--plan.*\n")
             for line in listed(name, "--json").splitlines():
                 self.assertTrue(json.loads(line)["not_here"].startswith("Megatron-LM, 8.3 billion parameters – "))
         self.assertNotIn("not here", listed("table2"))
