@@ -103,6 +103,7 @@ void print_explicit(const nlohmann::ordered_json& result) {
 
 std::string explicit_names() {
   std::vector<std::string_view> names;
+  names.reserve(kNetworks.size());
   for (const auto& network : kNetworks) names.push_back(network.name);
   return fmt::format("{}", fmt::join(names, ", "));
 }
