@@ -1,5 +1,7 @@
 #include "lab/reproduce/exhibit.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <iterator>
@@ -218,7 +220,10 @@ Exhibit at_scale(Exhibit exhibit, const Catalogue& catalogue,
 
 std::vector<std::string> absences(const Exhibit& exhibit) {
   std::vector<std::string> lines;
-  for (const auto& [label, why] : exhibit.not_here) lines.push_back(label + " – " + why);
+  lines.reserve(exhibit.not_here.size());
+  for (const auto& [label, why] : exhibit.not_here) {
+    lines.push_back(fmt::format("{} – {}", label, why));
+  }
   return lines;
 }
 

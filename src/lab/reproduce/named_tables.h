@@ -18,7 +18,7 @@ config::Table table_of(const config::Entry& entry);
 
 /// A table as a struct with a description; `origin` is where it was written.
 template <class Part>
-Part read_part(config::Table table, const std::string& origin) {
+Part read_part(config::Table&& table, const std::string& origin) {
   return config::read_part<Part>({.source = origin, .root = std::move(table)});
 }
 
