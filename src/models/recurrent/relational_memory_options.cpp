@@ -4,17 +4,12 @@
 
 #include "core/require.h"
 #include "models/recurrent/relational_core.h"
+#include "models/transformer/parameters.h"
 
 namespace deq::models {
 
 AdaptiveVocabulary adaptive_vocabulary(const RelationalMemoryOptions& options) {
-  return {.words = options.vocabulary,
-          .cutoffs = options.cutoffs,
-          .d_model = options.d_model,
-          .d_embed = options.d_embed,
-          .div_val = options.div_val,
-          .init_std = options.init_std,
-          .projections_are_layers = false};
+  return plain_vocabulary(options);
 }
 
 void validate(const RelationalMemoryOptions& options) {

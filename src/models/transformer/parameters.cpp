@@ -18,26 +18,15 @@ torch::Tensor normal_numbers(c10::IntArrayRef shape, double spread,
 }
 
 AdaptiveVocabulary adaptive_vocabulary(const TransformerXlOptions& options) {
-  return {.words = options.vocabulary,
-          .cutoffs = options.cutoffs,
-          .d_model = options.d_model,
-          .d_embed = options.d_embed,
-          .div_val = options.div_val,
-          .init_std = options.init_std,
-          .projections_are_layers = false};
+  return plain_vocabulary(options);
 }
 
 AdaptiveVocabulary adaptive_vocabulary(const Gpt2Options& options) {
   // Projected words of the first cluster begin as large as those of a model without projections.
   const auto width = static_cast<double>(std::max<int64_t>(options.d_embed, 1));
-  return {.words = options.vocabulary,
-          .cutoffs = options.cutoffs,
-          .d_model = options.d_model,
-          .d_embed = options.d_embed,
-          .div_val = options.div_val,
-          .init_std = options.init_std,
-          .projection_init_std = 1 / std::sqrt(width),
-          .projections_are_layers = false};
+  auto vocabulary = plain_vocabulary(options);
+  vocabulary.projection_init_std = 1 / std::sqrt(width);
+  return vocabulary;
 }
 
 double layer_spread(const TransformerOptions& options) {

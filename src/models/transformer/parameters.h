@@ -21,6 +21,18 @@ std::string projection_name(const std::string& list, int64_t cluster,
 torch::Tensor normal_numbers(c10::IntArrayRef shape, double spread,
                              const std::optional<at::Generator>& generator);
 
+/// What options say of their words, with projections that are plain parameters.
+template <class Options>
+AdaptiveVocabulary plain_vocabulary(const Options& options) {
+  return {.words = options.vocabulary,
+          .cutoffs = options.cutoffs,
+          .d_model = options.d_model,
+          .d_embed = options.d_embed,
+          .div_val = options.div_val,
+          .init_std = options.init_std,
+          .projections_are_layers = false};
+}
+
 AdaptiveVocabulary adaptive_vocabulary(const TransformerXlOptions& options);
 AdaptiveVocabulary adaptive_vocabulary(const Gpt2Options& options);
 
