@@ -28,16 +28,17 @@ struct PlanArguments {
 
 constexpr double kGigabyte = 1e9;
 
+/// Of the layers' activations, what is kept until the way back.
 struct Kept {
   std::string_view key, name;
-  double bytes;
+  double models::Gpt2Activations::*bytes;
 };
 
-std::vector<Kept> ways_to_keep(const models::Gpt2Activations& activations) {
-  return {{"everything", "all are kept", activations.everything},
-          {"no_scores", "attention's scores are made again", activations.no_scores},
-          {"inputs_only", "all but the layers' inputs are made again", activations.inputs_only}};
-}
+constexpr Kept kWaysToKeep[] = {
+    {"everything", "all are kept", &models::Gpt2Activations::everything},
+    {"no_scores", "attention's scores are made again", &models::Gpt2Activations::no_scores},
+    {"inputs_only", "all but the layers' inputs are made again",
+     &models::Gpt2Activations::inputs_only}};
 
 Json planned(const PlanArguments& arguments) {
   const auto options = models::gpt2_preset(arguments.preset);
@@ -58,13 +59,14 @@ Json planned(const PlanArguments& arguments) {
                        {"gradients_bytes", one.gradients},
                        {"optimiser_bytes", one.optimiser},
                        {"outside_bytes", one.activations.outside}};
-  for (const auto& [key, name, bytes] : ways_to_keep(one.activations)) {
+  for (const auto& kept : kWaysToKeep) {
+    const double bytes = one.activations.*kept.bytes;
     const double total = one.states() + one.activations.outside + bytes;
     Json row{{"activations_bytes", bytes}, {"total_bytes", total}};
     for (const auto capacity : kCapacities) {
       row[fmt::format("fits_{}_gb", capacity)] = total <= static_cast<double>(capacity) * kGigabyte;
     }
-    result["per_gpu"][std::string(key)] = row;
+    result["per_gpu"][std::string(kept.key)] = row;
   }
   for (const auto gpus : arguments.gpus) {
     result["gpus"].push_back({{"gpus", gpus},
@@ -74,7 +76,7 @@ Json planned(const PlanArguments& arguments) {
   return result;
 }
 
-void print_plan(const Json& plan, const models::Gpt2Activations& activations) {
+void print_plan(const Json& plan) {
   const auto& gpu = plan["per_gpu"];
   const auto row = [](std::string_view what, double bytes, const std::string& more) {
     std::cout << fmt::format("  {:60} {:8.2f} GB  {}\n", what, bytes / kGigabyte, more);
@@ -90,15 +92,15 @@ void print_plan(const Json& plan, const models::Gpt2Activations& activations) {
   std::cout << fmt::format("and of a micro-batch of {} × {} words, in 16 bits:\n",
                            plan["micro_batch"].get<int64_t>(), plan["words"].get<int64_t>());
   row("outside of the layers", gpu["outside_bytes"], "");
-  for (const auto& [key, name, bytes] : ways_to_keep(activations)) {
-    const auto& way = gpu[std::string(key)];
+  for (const auto& kept : kWaysToKeep) {
+    const auto& way = gpu[std::string(kept.key)];
     std::string fits;
     for (const auto capacity : kCapacities) {
       fits += fmt::format(", {} {} GB",
                           way[fmt::format("fits_{}_gb", capacity)].get<bool>() ? "fits" : "exceeds",
                           capacity);
     }
-    row(fmt::format("the layers', where {}", name), bytes,
+    row(fmt::format("the layers', where {}", kept.name), way["activations_bytes"],
         fmt::format("in all {:.2f} GB{}", way["total_bytes"].get<double>() / kGigabyte, fits));
   }
   for (const auto& group : plan["gpus"]) {
@@ -115,7 +117,7 @@ void print_plan(const Json& plan, const models::Gpt2Activations& activations) {
 
 void plan_gpt2(const PlanArguments& arguments) {
   const auto plan = planned(arguments);
-  print_plan(plan, models::gpt2_activations(models::gpt2_preset(arguments.preset), arguments.load));
+  print_plan(plan);
   write_bench_json(plan, {.json = arguments.json});
 }
 
