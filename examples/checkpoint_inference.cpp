@@ -12,8 +12,8 @@
 #include <deq/deq.h>
 #include <deq/lab/io/atomic_file.h>
 #include <deq/lab/io/run_folder.h>
-#include <deq/lab/train/run.h>
-#include <deq/lab/train/synthetic.h>
+#include <deq/lab/runs/run.h>
+#include <deq/lab/tasks/synthetic.h>
 #include <deq/lab/train/trainer.h>
 #include <torch/torch.h>
 #include <unistd.h>
@@ -21,6 +21,8 @@
 #include <cstdio>
 #include <filesystem>
 #include <string>
+
+#include "deq/lab/trained/load_run.h"
 
 /// What `deq train` does, without its progress bar: the paper's scalar task, made short.
 void train_into(const std::filesystem::path& run) {

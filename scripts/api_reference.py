@@ -14,8 +14,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 HEADERS = ROOT / "include/deq"
 TARGET = ROOT / "docs/api.md"
 # In the order in which a reader wants them; what is not named comes last.
-ROOMS = ["nn", "solvers", "adjoint", "jacobian", "core", "models", "lab/data", "lab/io", "lab/settings", "lab/train",
-         "lab/distributed", "lab/base"]
+ROOMS = ["nn", "solvers", "adjoint", "jacobian", "core", "models", "lab/data", "lab/io", "lab/settings", "lab/trained", "lab/tasks",
+         "lab/train", "lab/runs", "lab/distributed", "lab/base"]
 INTRODUCTION = """<!-- Made by scripts/api_reference.py from the comments in include/deq; a test checks. -->
 
 # C++ API

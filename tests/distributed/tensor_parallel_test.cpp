@@ -4,12 +4,12 @@
 
 #include "core/require.h"
 #include "core/rng.h"
+#include "deq/lab/tasks/world_parallel.h"
 #include "deq/lab/train/optimiser.h"
-#include "deq/lab/train/world_parallel.h"
 #include "deq/models/transformer/gpt2.h"
 #include "deq/models/transformer/gpt2_parts.h"
 #include "distributed/ranks.h"
-#include "lab/train/model_state.h"
+#include "lab/runs/model_state.h"
 #include "models/gpt2_small.h"
 #include "support/maps.h"
 

@@ -10,9 +10,9 @@
 #include "deq/lab/io/atomic_file.h"
 #include "deq/lab/settings/files.h"
 #include "deq/lab/settings/language.h"
-#include "deq/lab/train/experiment.h"
+#include "deq/lab/tasks/experiment.h"
 #include "io/temporary_folder.h"
-#include "lab/train/language_network.h"
+#include "lab/networks/language_network.h"
 
 namespace deq::lab::reproduce {
 namespace {

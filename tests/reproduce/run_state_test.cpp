@@ -5,9 +5,9 @@
 #include "deq/core/error.h"
 #include "deq/lab/base/errors.h"
 #include "deq/lab/io/atomic_file.h"
-#include "deq/lab/train/checkpoints.h"
-#include "deq/lab/train/run.h"
-#include "deq/lab/train/synthetic.h"
+#include "deq/lab/runs/checkpoints.h"
+#include "deq/lab/runs/run.h"
+#include "deq/lab/tasks/synthetic.h"
 #include "io/temporary_folder.h"
 #include "lab/reproduce/run_summary.h"
 

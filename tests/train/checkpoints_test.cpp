@@ -1,4 +1,4 @@
-#include "deq/lab/train/checkpoints.h"
+#include "deq/lab/runs/checkpoints.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "lab/train/confusion_matrix.h"
+#include "lab/tasks/confusion_matrix.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

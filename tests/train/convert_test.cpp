@@ -1,4 +1,4 @@
-#include "lab/train/convert.h"
+#include "lab/trained/convert.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -8,15 +8,16 @@
 #include "deq/lab/data/text/vocabulary.h"
 #include "deq/lab/io/atomic_file.h"
 #include "deq/lab/io/run_folder.h"
+#include "deq/lab/runs/checkpoints.h"
+#include "deq/lab/settings/evaluation.h"
 #include "deq/lab/settings/files.h"
-#include "deq/lab/train/checkpoints.h"
-#include "deq/lab/train/experiment.h"
-#include "deq/lab/train/language.h"
-#include "deq/lab/train/text_generator.h"
+#include "deq/lab/tasks/experiment.h"
+#include "deq/lab/tasks/language.h"
+#include "deq/lab/trained/text_generator.h"
 #include "io/temporary_folder.h"
-#include "lab/train/language_network.h"
-#include "lab/train/model_state.h"
-#include "lab/train/stream_memory.h"
+#include "lab/networks/language_network.h"
+#include "lab/runs/model_state.h"
+#include "lab/tasks/stream_memory.h"
 
 // GPT-2 as one of the networks that predict words: what it remembers is words.
 

@@ -1,4 +1,5 @@
-#include "deq/lab/train/language.h"
+#include "deq/lab/tasks/language.h"
+#include "deq/lab/settings/evaluation.h"
 
 #include <gtest/gtest.h>
 
@@ -9,10 +10,10 @@
 #include "core/rng.h"
 #include "deq/core/error.h"
 #include "deq/lab/settings/files.h"
-#include "deq/lab/train/experiment.h"
+#include "deq/lab/tasks/experiment.h"
 #include "io/temporary_folder.h"
-#include "lab/train/language_network.h"
-#include "lab/train/stream_memory.h"
+#include "lab/networks/language_network.h"
+#include "lab/tasks/stream_memory.h"
 
 namespace deq::lab {
 namespace {

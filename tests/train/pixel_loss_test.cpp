@@ -1,4 +1,4 @@
-#include "lab/train/pixel_loss.h"
+#include "lab/tasks/pixel_loss.h"
 
 #include <gtest/gtest.h>
 

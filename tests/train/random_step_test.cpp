@@ -1,4 +1,4 @@
-#include "lab/train/random_step.h"
+#include "lab/tasks/random_step.h"
 
 #include <gtest/gtest.h>
 

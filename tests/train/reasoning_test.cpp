@@ -1,4 +1,5 @@
-#include "deq/lab/train/reasoning.h"
+#include "deq/lab/tasks/reasoning.h"
+#include "deq/lab/settings/evaluation.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,14 +11,14 @@
 #include "deq/lab/data/puzzles/puzzle_set.h"
 #include "deq/lab/io/atomic_file.h"
 #include "deq/lab/io/run_folder.h"
+#include "deq/lab/runs/checkpoints.h"
 #include "deq/lab/settings/files.h"
-#include "deq/lab/train/checkpoints.h"
-#include "deq/lab/train/puzzle_solver.h"
 #include "deq/lab/train/trainer.h"
+#include "deq/lab/trained/puzzle_solver.h"
 #include "io/temporary_folder.h"
-#include "lab/train/model_state.h"
-#include "lab/train/puzzle_loss.h"
-#include "lab/train/puzzle_slots.h"
+#include "lab/runs/model_state.h"
+#include "lab/tasks/puzzle_loss.h"
+#include "lab/tasks/puzzle_slots.h"
 #include "support/maps.h"
 #include "support/seed.h"
 

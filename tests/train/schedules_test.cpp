@@ -7,8 +7,9 @@
 #include <set>
 #include <vector>
 
+#include "deq/lab/settings/evaluation.h"
 #include "deq/lab/settings/learning_rate.h"
-#include "deq/lab/train/experiment.h"
+#include "deq/lab/tasks/experiment.h"
 #include "lab/train/gamma_controller.h"
 #include "lab/train/step_plan.h"
 #include "support/seed.h"

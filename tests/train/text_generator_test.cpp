@@ -1,4 +1,5 @@
-#include "deq/lab/train/text_generator.h"
+#include "deq/lab/trained/text_generator.h"
+#include "deq/lab/settings/evaluation.h"
 
 #include <gtest/gtest.h>
 
@@ -10,13 +11,13 @@
 #include "deq/lab/data/text/vocabulary.h"
 #include "deq/lab/io/atomic_file.h"
 #include "deq/lab/io/run_folder.h"
+#include "deq/lab/runs/checkpoints.h"
 #include "deq/lab/settings/files.h"
 #include "deq/lab/settings/language.h"
-#include "deq/lab/train/checkpoints.h"
-#include "deq/lab/train/experiment.h"
+#include "deq/lab/tasks/experiment.h"
 #include "io/temporary_folder.h"
-#include "lab/train/language_network.h"
-#include "lab/train/model_state.h"
+#include "lab/networks/language_network.h"
+#include "lab/runs/model_state.h"
 
 namespace deq::lab {
 namespace {

@@ -1,4 +1,5 @@
 #include "deq/lab/train/trainer.h"
+#include "deq/lab/settings/evaluation.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +9,9 @@
 #include "deq/core/error.h"
 #include "deq/lab/io/atomic_file.h"
 #include "deq/lab/io/checkpoint_file.h"
+#include "deq/lab/runs/checkpoints.h"
 #include "deq/lab/settings/files.h"
-#include "deq/lab/train/checkpoints.h"
+#include "deq/lab/trained/load_run.h"
 #include "io/temporary_folder.h"
 #include "train/training_run.h"
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "deq/lab/runs/run.h"
 #include "deq/lab/settings/files.h"
-#include "deq/lab/train/run.h"
-#include "deq/lab/train/synthetic.h"
+#include "deq/lab/tasks/synthetic.h"
 #include "deq/lab/train/trainer.h"
 
 namespace deq::test {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "deq/lab/io/checkpoint_file.h"
-#include "deq/lab/train/checkpoints.h"
+#include "deq/lab/runs/checkpoints.h"
 #include "io/temporary_folder.h"
 #include "lab/train/persistence.h"
 #include "support/seed.h"

@@ -1,4 +1,4 @@
-#include "lab/train/convert.h"
+#include "lab/trained/convert.h"
 
 #include <iostream>
 #include <memory>
@@ -10,8 +10,8 @@
 #include "deq/lab/io/atomic_file.h"
 #include "deq/lab/io/checkpoint_file.h"
 #include "deq/lab/io/run_folder.h"
-#include "deq/lab/train/checkpoints.h"
-#include "deq/lab/train/run.h"
+#include "deq/lab/runs/checkpoints.h"
+#include "deq/lab/runs/run.h"
 
 namespace deq::lab::cli {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "deq/lab/train/experiment.h"
+#include "deq/lab/tasks/experiment.h"
 
 namespace deq::lab::cli {
 

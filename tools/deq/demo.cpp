@@ -5,7 +5,7 @@
 
 #include "commands.h"
 #include "deq/lab/io/run_folder.h"
-#include "deq/lab/train/synthetic.h"
+#include "deq/lab/tasks/synthetic.h"
 #include "lab/base/device.h"
 #include "output.h"
 #include "standard_output.h"

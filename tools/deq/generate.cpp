@@ -8,7 +8,7 @@
 #include "checks.h"
 #include "commands.h"
 #include "deq/lab/data/text/vocabulary.h"
-#include "deq/lab/train/text_generator.h"
+#include "deq/lab/trained/text_generator.h"
 #include "lab/base/device.h"
 #include "run_arguments.h"
 

@@ -8,6 +8,8 @@
 #include <iostream>
 #include <limits>
 
+#include "deq/lab/settings/evaluation.h"
+#include "deq/lab/trained/load_run.h"
 #include "lab/train/memory.h"
 
 namespace deq::lab::cli {

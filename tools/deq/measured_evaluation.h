@@ -4,7 +4,8 @@
 
 #include <vector>
 
-#include "deq/lab/train/run.h"
+#include "deq/lab/runs/run.h"
+#include "deq/lab/trained/load_run.h"
 
 namespace deq::lab::cli {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "deq/lab/train/metrics.h"
+#include "deq/lab/runs/metrics.h"
 
 namespace deq::lab::cli {
 

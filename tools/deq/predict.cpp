@@ -13,9 +13,9 @@
 #include "deq/core/error.h"
 #include "deq/lab/data/puzzles/puzzle_shape.h"
 #include "deq/lab/io/atomic_file.h"
-#include "deq/lab/train/experiment.h"
-#include "deq/lab/train/predictor.h"
-#include "deq/lab/train/puzzle_solver.h"
+#include "deq/lab/tasks/experiment.h"
+#include "deq/lab/trained/predictor.h"
+#include "deq/lab/trained/puzzle_solver.h"
 #include "lab/base/device.h"
 #include "run_arguments.h"
 

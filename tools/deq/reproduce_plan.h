@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "deq/lab/train/experiment.h"
+#include "deq/lab/tasks/experiment.h"
 #include "lab/reproduce/exhibit.h"
 #include "lab/reproduce/run_state.h"
 

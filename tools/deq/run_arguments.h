@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "deq/lab/train/run.h"
+#include "deq/lab/runs/run.h"
 
 namespace deq::lab::cli {
 

@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <string>
 
-#include "deq/lab/train/experiment.h"
-#include "deq/lab/train/metrics.h"
+#include "deq/lab/runs/metrics.h"
+#include "deq/lab/tasks/experiment.h"
 
 namespace deq::lab::cli {
 

@@ -5,7 +5,8 @@
 #include "core/require.h"
 #include "deq/lab/io/atomic_file.h"
 #include "deq/lab/io/json_lines.h"
-#include "deq/lab/train/run.h"
+#include "deq/lab/runs/run.h"
+#include "deq/lab/trained/load_run.h"
 #include "deq/version.h"
 #include "lab/report/assets.h"
 #include "lab/report/environment.h"
@@ -14,7 +15,6 @@
 #include "lab/report/run_data.h"
 #include "lab/report/synthetic_figures.h"
 #include "lab/report/warnings.h"
-#include "lab/train/run_gaps.h"
 
 namespace deq::lab {
 namespace {

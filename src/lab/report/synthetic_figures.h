@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "deq/lab/train/synthetic.h"
+#include "deq/lab/tasks/synthetic.h"
 
 // The numbers behind the paper's figures 4, 5 and 9, computed with the library's own solvers.
 

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "deq/lab/runs/metrics.h"
 #include "deq/lab/settings/recipe.h"
-#include "deq/lab/train/metrics.h"
 
 namespace deq::lab {
 

@@ -9,7 +9,7 @@
 
 #include "core/require.h"
 #include "deq/lab/base/errors.h"
-#include "deq/lab/train/experiment.h"
+#include "deq/lab/tasks/experiment.h"
 #include "lab/reproduce/named_tables.h"
 
 namespace deq::lab::reproduce {

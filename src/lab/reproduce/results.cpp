@@ -9,7 +9,7 @@
 #include <limits>
 #include <set>
 
-#include "deq/lab/train/run.h"
+#include "deq/lab/runs/run.h"
 
 namespace deq::lab::reproduce {
 namespace {

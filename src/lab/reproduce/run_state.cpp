@@ -6,8 +6,8 @@
 #include "core/require.h"
 #include "deq/lab/base/errors.h"
 #include "deq/lab/io/run_folder.h"
-#include "deq/lab/train/checkpoints.h"
-#include "deq/lab/train/run.h"
+#include "deq/lab/runs/checkpoints.h"
+#include "deq/lab/runs/run.h"
 #include "lab/reproduce/run_summary.h"
 
 namespace deq::lab::reproduce {

@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "deq/lab/train/experiment.h"
+#include "deq/lab/tasks/experiment.h"
 
 namespace deq::lab::reproduce {
 

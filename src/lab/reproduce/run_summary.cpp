@@ -6,8 +6,8 @@
 
 #include "core/require.h"
 #include "deq/lab/io/atomic_file.h"
-#include "deq/lab/train/checkpoints.h"
-#include "deq/lab/train/run.h"
+#include "deq/lab/runs/checkpoints.h"
+#include "deq/lab/runs/run.h"
 #include "lab/io/checksum.h"
 
 namespace deq::lab::reproduce {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "deq/lab/train/metrics.h"
+#include "deq/lab/runs/metrics.h"
 
 namespace deq::lab::reproduce {
 

@@ -7,9 +7,9 @@
 
 #include "core/require.h"
 #include "deq/lab/distributed/gradient_averager.h"
-#include "deq/lab/train/run.h"
+#include "deq/lab/runs/run.h"
+#include "lab/runs/model_state.h"
 #include "lab/train/model_parts.h"
-#include "lab/train/model_state.h"
 
 namespace deq::lab {
 namespace {

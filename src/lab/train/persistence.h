@@ -6,7 +6,7 @@
 #include <string>
 
 #include "deq/lab/distributed/world.h"
-#include "deq/lab/train/checkpoints.h"
+#include "deq/lab/runs/checkpoints.h"
 #include "deq/lab/train/optimiser.h"
 #include "deq/lab/train/task.h"
 #include "lab/train/training_state.h"

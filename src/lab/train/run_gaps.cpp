@@ -6,8 +6,8 @@
 
 #include "deq/core/error.h"
 #include "deq/lab/io/checkpoint_file.h"
-#include "deq/lab/train/checkpoints.h"
-#include "deq/lab/train/run.h"
+#include "deq/lab/runs/checkpoints.h"
+#include "deq/lab/runs/run.h"
 #include "lab/io/system_error.h"
 
 namespace deq::lab {
@@ -51,15 +51,6 @@ fs::path keep_metrics(const fs::path& run, int64_t last) {
 }
 
 }  // namespace
-
-std::vector<Metrics> metrics_lines(const fs::path& run) {
-  std::vector<Metrics> lines;
-  if (!fs::exists(metrics_file(run))) return lines;
-  for (const auto& line : read_json_lines(metrics_file(run))) {
-    lines.emplace_back(line.begin(), line.end());
-  }
-  return lines;
-}
 
 void require_checkpoints(const fs::path& run, const std::vector<Metrics>& lines) {
   const Checkpoints files(checkpoint_folder(run), 1);

@@ -5,17 +5,14 @@
 #include <string>
 #include <vector>
 
+#include "deq/lab/runs/metrics.h"
 #include "deq/lab/settings/recipe.h"
-#include "deq/lab/train/metrics.h"
 #include "lab/train/training_state.h"
 
 // What a run folder lacks. A kill takes the steps after the last checkpoint, and never a line of an
 // earlier step. More is missing where somebody took it away.
 
 namespace deq::lab {
-
-/// The lines of a run's metrics.jsonl; none where it has none.
-std::vector<Metrics> metrics_lines(const std::filesystem::path& run);
 
 /// Throws Error where there are metrics and no checkpoint: to begin again would overwrite them.
 void require_checkpoints(const std::filesystem::path& run, const std::vector<Metrics>& lines);

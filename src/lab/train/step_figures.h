@@ -7,7 +7,7 @@
 #include "deq/core/report.h"
 #include "deq/lab/data/batches/batch.h"
 #include "deq/lab/distributed/world.h"
-#include "deq/lab/train/metrics.h"
+#include "deq/lab/runs/metrics.h"
 #include "deq/lab/train/task.h"
 
 namespace deq::lab {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "deq/lab/train/experiment.h"
+#include "deq/lab/settings/evaluation.h"
 #include "lab/base/keyed_numbers.h"
 #include "lab/base/random_streams.h"
 

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "core/require.h"
-#include "deq/lab/train/checkpoints.h"
+#include "deq/lab/runs/checkpoints.h"
+#include "deq/lab/runs/run.h"
 #include "deq/lab/train/optimiser.h"
-#include "deq/lab/train/run.h"
 #include "lab/train/gamma_controller.h"
 #include "lab/train/memory.h"
 #include "lab/train/model_parts.h"

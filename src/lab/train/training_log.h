@@ -7,8 +7,8 @@
 #include <string>
 
 #include "deq/lab/distributed/world.h"
-#include "deq/lab/train/metrics.h"
-#include "lab/train/metrics_writer.h"
+#include "deq/lab/runs/metrics.h"
+#include "lab/runs/metrics_writer.h"
 #include "lab/train/step_figures.h"
 #include "lab/train/training_state.h"
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "deq/core/precision.h"
-#include "deq/lab/train/experiment.h"
+#include "deq/lab/settings/evaluation.h"
 
 namespace deq::lab {
 

@@ -13,7 +13,7 @@
 #include "core/require.h"
 #include "deq/lab/base/errors.h"
 #include "lab/base/device.h"
-#include "lab/train/random_step.h"
+#include "lab/tasks/random_step.h"
 
 namespace deq::lab::cli {
 namespace {

@@ -8,8 +8,8 @@
 #include "deq/models/mdeq/mdeq.h"
 #include "deq/models/reasoner/reasoner.h"
 #include "deq/models/transformer/transformer.h"
-#include "lab/train/puzzle_loss.h"
-#include "lab/train/random_step.h"
+#include "lab/tasks/puzzle_loss.h"
+#include "lab/tasks/random_step.h"
 
 namespace deq::lab::cli {
 namespace {

@@ -12,7 +12,7 @@
 #include "deq/lab/data/batches/dataset_batches.h"
 #include "deq/lab/data/batches/shard.h"
 #include "deq/lab/distributed/world.h"
-#include "deq/lab/train/metrics.h"
+#include "deq/lab/runs/metrics.h"
 #include "deq/nn/equilibrium.h"
 
 namespace deq::lab {

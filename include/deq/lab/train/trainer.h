@@ -7,8 +7,8 @@
 
 #include "deq/core/error.h"
 #include "deq/lab/distributed/world.h"
+#include "deq/lab/runs/metrics.h"
 #include "deq/lab/settings/recipe.h"
-#include "deq/lab/train/metrics.h"
 #include "deq/lab/train/task.h"
 
 namespace deq::lab {

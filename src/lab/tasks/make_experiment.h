@@ -1,0 +1,22 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "deq/lab/settings/files.h"
+#include "deq/lab/tasks/experiment.h"
+
+namespace deq::lab {
+
+/// The experiment `name`, whose task is made of its configuration.
+template <class ItsTask, class Config>
+Experiment make_experiment(const std::string& name, const Config& config) {
+  return {.name = name,
+          .recipe = config,
+          .config = to_toml(config),
+          .make_task = [config](torch::Device device) {
+            return std::make_shared<ItsTask>(config, device);
+          }};
+}
+
+}  // namespace deq::lab
