@@ -9,6 +9,7 @@ import sys
 from typing import Any, Literal, Union
 
 from deq import _core, models
+from deq.models._model import safetensors
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -73,7 +74,7 @@ def report(*runs: Folder, out: Folder) -> pathlib.Path:
 def load(run: Folder, checkpoint: Literal["newest", "best"] = "newest") -> models.Model:
     """The model of a run folder for inference, in eval mode, with the run's solver. What it tells apart, a classifier's
     classes or a language model's words, is its `classes`. Needs the package safetensors."""
-    safe_open = models.safetensors("load").safe_open
+    safe_open = safetensors("load").safe_open
     folder = pathlib.Path(run)
     config = read_toml(_existing(folder / "config.toml"))
     experiment, settings = config["experiment"], dict(config["model"])
