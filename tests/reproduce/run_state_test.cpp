@@ -7,6 +7,7 @@
 #include "deq/lab/io/atomic_file.h"
 #include "deq/lab/runs/checkpoints.h"
 #include "deq/lab/runs/run.h"
+#include "deq/lab/tasks/experiment.h"
 #include "deq/lab/tasks/synthetic.h"
 #include "io/temporary_folder.h"
 #include "lab/reproduce/run_summary.h"

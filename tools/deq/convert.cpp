@@ -12,6 +12,7 @@
 #include "deq/lab/io/run_folder.h"
 #include "deq/lab/runs/checkpoints.h"
 #include "deq/lab/runs/run.h"
+#include "deq/lab/tasks/experiment.h"
 
 namespace deq::lab::cli {
 namespace {

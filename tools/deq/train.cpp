@@ -7,6 +7,7 @@
 #include "deq/lab/distributed/launch.h"
 #include "deq/lab/io/run_folder.h"
 #include "deq/lab/runs/run.h"
+#include "deq/lab/tasks/experiment.h"
 #include "lab/io/run_lock.h"
 #include "lab/report/warnings.h"
 #include "output.h"

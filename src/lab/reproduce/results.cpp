@@ -10,6 +10,7 @@
 #include <set>
 
 #include "deq/lab/runs/run.h"
+#include "deq/lab/tasks/experiment.h"
 
 namespace deq::lab::reproduce {
 namespace {
