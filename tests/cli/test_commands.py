@@ -191,6 +191,19 @@ class Bench(ProgramTest):
         self.assertAlmostEqual(numbers["term_ratio"], numbers["step_with_term_ms"] / numbers["step_ms"])
         self.assertIn("traceEvents", json.loads((self.folder / "trace.json").read_text()))
 
+    def test_a_model_of_another_size(self):
+        few = ("--batch", "2", "--repeats", "1", "--inference", "2", "--forward", "2", "--adjoint", "2")
+        tiny = ("bench", "mdeq", "--preset", "cifar-tiny", *few, "--json", "numbers.json")
+        flops = {}
+        for name, sizes in {"": (), "narrow": ("--channels", "12", "--groups", "4"), "small": ("--size", "16")}.items():
+            text = self.deq(*tiny, *sizes).stdout
+            flops[name] = json.loads((self.folder / "numbers.json").read_text())["flops_of_f"]
+        self.assertIn("24, 24 channels, 2 images of 16×16", text)
+        self.assertAlmostEqual(flops["narrow"] / flops[""], 1 / 4, delta=0.001)
+        self.assertAlmostEqual(flops["small"] / flops[""], 1 / 4, delta=0.001)
+        self.assertIn("groups", self.refused(*tiny, "--channels", "12", "--groups", "5"))
+        self.assertIn("must be a whole number above zero", self.deq(*tiny, "--size", "0", status=2).stderr)
+
     def explicit(self, *arguments):
         text = self.deq("bench", "explicit", *arguments, "--repeats", "1", "--json", "numbers.json").stdout
         return text, json.loads((self.folder / "numbers.json").read_text())

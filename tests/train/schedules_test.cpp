@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <random>
@@ -271,6 +272,37 @@ TEST(StepPlan, BudgetsFallAfterTheSwitch) {
   }
   EXPECT_EQ(forward, std::vector<int64_t>({16, 14, 12, 10, 8, 8}));
   EXPECT_EQ(adjoint, std::vector<int64_t>({15, 13, 11, 9, 7, 7}));
+}
+
+TEST(StepPlan, ABlendedSwitchUnrollsFewerAndFewerSteps) {
+  Recipe recipe;
+  recipe.solver.forward = Broyden{.max_evals = 8};
+  recipe.jacobian.gamma = {.shape = ConstantSchedule{.value = 2}};
+  recipe.train.pretrain = {.steps = 50, .layers = 3, .gamma = 0.5};
+  recipe.train.switching = {.steps = 4000, .extra_evals = 4, .blended = true};
+  std::array<int, 4> unrolled{};  // of every thousand steps of the switch
+  for (int64_t step = 0; step < 5000; ++step) {
+    const auto planned = plan(recipe, step);
+    const auto* steps = std::get_if<Unrolled>(&planned.how.gradient);
+    ASSERT_EQ(planned.pretraining, steps != nullptr) << step;
+    EXPECT_EQ(planned.gamma, planned.pretraining ? 0.5 : 2.0) << step;
+    const int64_t since = step - 50;
+    if (since < 0 || since >= 4000) {
+      EXPECT_EQ(planned.pretraining, since < 0) << step;
+      continue;
+    }
+    if (steps == nullptr) {
+      EXPECT_EQ(max_evals(planned.how.forward), 8 + (4 * (4000 - since) + 3999) / 4000) << step;
+      continue;
+    }
+    EXPECT_EQ(steps->steps, 3);
+    EXPECT_FALSE(steps->replayed);
+    ++unrolled.at(static_cast<size_t>(since / 1000));
+  }
+  for (size_t quarter = 0; quarter < unrolled.size(); ++quarter) {
+    const double share = 0.875 - 0.25 * static_cast<double>(quarter);
+    EXPECT_NEAR(unrolled.at(quarter), 1000 * share, 5 * std::sqrt(1000 * share * (1 - share)));
+  }
 }
 
 }  // namespace

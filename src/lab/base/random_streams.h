@@ -35,6 +35,7 @@ enum class RandomStream : uint64_t {
   SolverBudget = 1003,
   ModelNoise = 1004,
   UnrolledSteps = 1005,
+  SwitchCoin = 1006,
 };
 
 /// All that an epoch draws from the seed of its order.

@@ -102,6 +102,9 @@ void describe(Visitor& v, SwitchConfig& config) {
            "Evaluations that forward and adjoint budgets have more in the first step after the "
            "unrolled ones.");
   v.number("steps", config.steps, at_least(0), "Steps in which this falls to 0, linearly.");
+  v.flag("blended", config.blended,
+         "Whether these steps are drawn to be unrolled as well, with a probability that falls from "
+         "1 to 0.");
 }
 
 template <class Visitor>

@@ -41,6 +41,16 @@ int64_t extra_evals(const SwitchConfig& switching, int64_t since_pretraining) {
   return (switching.extra_evals * left + switching.steps - 1) / switching.steps;
 }
 
+/// All of the first steps are, and fewer and fewer of a blended switch.
+bool is_pretraining(const TrainConfig& train, int64_t seed, int64_t step) {
+  const int64_t since = step - train.pretrain.steps;
+  if (since < 0) return true;
+  const auto& switching = train.switching;
+  if (!switching.blended || since >= switching.steps) return false;
+  const double solved = static_cast<double>(since) / static_cast<double>(switching.steps);
+  return uniform(random_key(seed, RandomStream::SwitchCoin, step)) >= solved;
+}
+
 }  // namespace
 
 StepPlan plan_step(const Recipe& recipe, const GammaController& controller, int64_t step,
@@ -51,11 +61,11 @@ StepPlan plan_step(const Recipe& recipe, const GammaController& controller, int6
                 .gamma = 0,
                 .probability = 0,
                 .penalised = false,
+                .pretraining = is_pretraining(train, recipe.seed, step),
                 .how = evaluation_options(recipe)};
   const int64_t since_pretraining = std::max<int64_t>(step - train.pretrain.steps, 0);
-  const bool pretraining = step < train.pretrain.steps;
   const bool stopped = jacobian.stop_epoch && step >= *jacobian.stop_epoch * steps_per_epoch;
-  if (pretraining) {
+  if (plan.pretraining) {
     plan.gamma = train.pretrain.gamma;
     plan.how.gradient = Unrolled{.steps = train.pretrain.layers};
   } else if (!stopped) {
@@ -65,14 +75,17 @@ StepPlan plan_step(const Recipe& recipe, const GammaController& controller, int6
   plan.penalised = plan.gamma > 0 && uniform(random_key(recipe.seed, RandomStream::PenaltyCoin,
                                                         step)) < plan.probability;
   const auto* random = std::get_if<UnrolledGradient>(&recipe.gradient);
-  if (random != nullptr && random->spread > 0 && !pretraining) {
+  if (random != nullptr && random->spread > 0 && !plan.pretraining) {
     plan.how.gradient =
         drawn_from(*random, random_key(recipe.seed, RandomStream::UnrolledSteps, step));
   } else if (auto* unrolled = std::get_if<Unrolled>(&plan.how.gradient)) {
-    unrolled->replayed = !plan.penalised;  // the penalty is to have the same dropout masks
+    // The penalty is to have the same dropout masks, and a solve in between, which a blended switch
+    // has, forgets the recording.
+    const bool between_solves = plan.pretraining && step >= train.pretrain.steps;
+    unrolled->replayed = !plan.penalised && !between_solves;
     unrolled->measured = false;  // every step is logged: what is known for nothing is enough
   }
-  if (pretraining) return plan;
+  if (plan.pretraining) return plan;
   plan.how.start_noise = train.start_noise;
   const auto extra = extra_evals(train.switching, since_pretraining);
   const bool varied = train.random_evals_on == VariedSteps::All || plan.penalised;

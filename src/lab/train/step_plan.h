@@ -14,6 +14,7 @@ struct StepPlan {
   double gamma = 0;
   double probability = 0;
   bool penalised = false;
+  bool pretraining = false;  ///< unrolled instead of solved
   EquilibriumOptions how;
 };
 

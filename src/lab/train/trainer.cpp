@@ -164,7 +164,7 @@ class Trainer::Loop {
 
   void control(const StepFigures& figures) {
     const auto& control = recipe_.jacobian.control;
-    if (!controller_.active() || state_.step <= recipe_.train.pretrain.steps) return;
+    if (!controller_.active() || plan_.pretraining) return;
     const double figure =
         figures[control.hold == Held::Residual ? StepFigures::kResidual : StepFigures::kPerSample];
     if (std::isfinite(figure)) {

@@ -12,8 +12,7 @@ struct BenchArguments {
   std::string device = "cpu", solver = "broyden", json{}, trace{};
   Precision precision = Precision::Float32;
   int64_t batch = 0, repeats = 10;
-  std::string preset = "cifar-large-reg";  // of mdeq
-  bool pre_ln = false;                     // of transformer
+  bool pre_ln = false;  // of transformer
   int64_t inference = 6, forward = 7, adjoint = 8;
   int64_t dim = 61440;  // of solvers
 };

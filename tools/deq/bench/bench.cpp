@@ -72,14 +72,22 @@ void add_bench(CLI::App& program) {
   command->require_subcommand(1);
 
   const auto mdeq = std::make_shared<BenchArguments>(BenchArguments{.batch = 96});
+  const auto multiscale = std::make_shared<MdeqSizes>();
   auto* images = add_model(*command, "mdeq", "The multiscale DEQ on random images.", mdeq);
-  images->add_option("--preset", mdeq->preset, "the authors' configuration")
+  images->add_option("--preset", multiscale->preset, "the authors' configuration")
       ->capture_default_str()
       ->check(CLI::IsMember(models::mdeq_preset_names()));
-  images->callback([mdeq] {
-    bench_model(
-        *mdeq_subject(mdeq->preset, mdeq->batch, usable_device(mdeq->device), mdeq->precision),
-        *mdeq);
+  images
+      ->add_option("--channels", multiscale->channels,
+                   "of its finest scale, instead of the preset's; the other scales grow with it")
+      ->check(positive_whole_number);
+  images->add_option("--groups", multiscale->groups, "of its group norms, instead of the preset's")
+      ->check(positive_whole_number);
+  images->add_option("--size", multiscale->image_size, "height and width of the images")
+      ->check(positive_whole_number);
+  images->callback([mdeq, multiscale] {
+    multiscale->batch = mdeq->batch;
+    bench_model(*mdeq_subject(*multiscale, usable_device(mdeq->device), mdeq->precision), *mdeq);
   });
 
   const auto text = std::make_shared<BenchArguments>(

@@ -1,10 +1,12 @@
 #include "bench/subject.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/nn/functional/loss.h>
 
 #include <regex>
 
+#include "deq/lab/base/errors.h"
 #include "deq/models/mdeq/mdeq.h"
 #include "deq/models/reasoner/reasoner.h"
 #include "deq/models/transformer/transformer.h"
@@ -28,22 +30,39 @@ int64_t scale_of(const std::string& name) {
   return std::stoll(parts[1]);
 }
 
+models::MdeqOptions options_of(const MdeqSizes& sizes) {
+  auto options = models::mdeq_preset(sizes.preset);
+  if (sizes.groups) options.groups = *sizes.groups;
+  if (sizes.channels) {
+    const auto finest = options.channels.front();
+    for (auto& channels : options.channels) channels = channels / finest * *sizes.channels;
+  }
+  try {
+    models::validate(options);
+  } catch (const Error& error) {
+    throw UsageError(error.what());
+  }
+  return options;
+}
+
 class MdeqSubject final : public EquilibriumSubject {
  public:
-  MdeqSubject(const std::string& preset, int64_t batch, const torch::Device& device,
-              Precision precision)
-      : preset_(preset), options_(models::mdeq_preset(preset)), batch_(batch) {
+  MdeqSubject(const MdeqSizes& sizes, const torch::Device& device, Precision precision)
+      : preset_(sizes.preset),
+        options_(options_of(sizes)),
+        batch_(sizes.batch),
+        size_(sizes.image_size.value_or(sizes.preset.starts_with("cifar") ? 32 : 224)) {
     torch::manual_seed(kSeed);
-    size_ = preset.starts_with("cifar") ? 32 : 224;
     model_ = models::MdeqClassifier(options_);
     model_->to(device, storage_type(precision));
     const auto numbers = torch::TensorOptions(device).dtype(storage_type(precision));
-    images_ = torch::randn({batch, options_.image_channels, size_, size_}, numbers);
-    labels_ = torch::randint(options_.classes, {batch}, numbers.dtype(torch::kInt64));
+    images_ = torch::randn({batch_, options_.image_channels, size_, size_}, numbers);
+    labels_ = torch::randint(options_.classes, {batch_}, numbers.dtype(torch::kInt64));
   }
 
   std::string name() const override {
-    return fmt::format("multiscale DEQ {}, {} images of {}×{}", preset_, batch_, size_, size_);
+    return fmt::format("multiscale DEQ {} with {} channels, {} images of {}×{}", preset_,
+                       fmt::join(options_.channels, ", "), batch_, size_, size_);
   }
   torch::nn::Module& model() override { return *model_; }
 
@@ -66,7 +85,7 @@ class MdeqSubject final : public EquilibriumSubject {
  private:
   std::string preset_;
   models::MdeqOptions options_;
-  int64_t batch_, size_ = 0;
+  int64_t batch_, size_;
   models::MdeqClassifier model_{nullptr};
   torch::Tensor images_, labels_;
 };
@@ -177,9 +196,9 @@ class ReasonerSubject final : public EquilibriumSubject {
 
 }  // namespace
 
-std::unique_ptr<EquilibriumSubject> mdeq_subject(const std::string& preset, int64_t batch,
+std::unique_ptr<EquilibriumSubject> mdeq_subject(const MdeqSizes& sizes,
                                                  const torch::Device& device, Precision precision) {
-  return std::make_unique<MdeqSubject>(preset, batch, device, precision);
+  return std::make_unique<MdeqSubject>(sizes, device, precision);
 }
 
 std::unique_ptr<EquilibriumSubject> transformer_subject(bool pre_ln, int64_t batch,

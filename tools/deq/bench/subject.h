@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "deq/core/precision.h"
@@ -30,8 +31,16 @@ class EquilibriumSubject : public Subject {
   virtual double flops_of_f() = 0;
 };
 
-/// A preset of the multiscale DEQ on images of its data set's size.
-std::unique_ptr<EquilibriumSubject> mdeq_subject(const std::string& preset, int64_t batch,
+/// The multiscale DEQ on random images: a preset on images of its data set's size, as far as
+/// nothing else is said.
+struct MdeqSizes {
+  int64_t batch = 96;
+  std::string preset = "cifar-large-reg";
+  std::optional<int64_t> channels{};  ///< of the finest scale; the others' grow with it
+  std::optional<int64_t> groups{};    ///< of the group norms
+  std::optional<int64_t> image_size{};
+};
+std::unique_ptr<EquilibriumSubject> mdeq_subject(const MdeqSizes& sizes,
                                                  const torch::Device& device, Precision precision);
 
 /// The DEQ-Transformer of the paper on WikiText-103's shapes.

@@ -22,10 +22,11 @@ struct EvalSpan {
 enum class VariedSteps { All, Penalised };
 
 /// [train.switch]: from the unrolled start to equilibria. Budgets, forward and adjoint, are larger
-/// at first and fall to the solvers' own.
+/// at first and fall to the solvers' own; some steps may still be unrolled, fewer and fewer.
 struct SwitchConfig {
   int64_t steps = 0;
   int64_t extra_evals = 0;
+  bool blended = false;
 };
 
 /// [train.pretrain]: at first the layer is unrolled, which needs no equilibrium to be there yet.
