@@ -150,6 +150,8 @@ class Reasoning(ProgramTest):
         (self.folder / "empty").mkdir()
         result = self.train("bad", "data.path=empty", status=2)
         self.assertIn("there is no empty/train.csv; deq data make sudoku makes one", result.stderr)
+        result = self.train("bad", "model.attention=true", "model.heads=5", status=2)
+        self.assertIn("width = 16, must be a multiple of 2·heads = 10", result.stderr)
         result = self.train("bad", "reasoning.breadth=2", 'model.start="fixed"', status=2)
         self.assertIn('reasoning.breadth = 2 needs model.start = "random"', result.stderr)
         self.assertFalse((self.folder / "bad").exists() and any((self.folder / "bad").glob("*.jsonl")))

@@ -287,8 +287,9 @@ class Vision(PageTest, VisionTest):
         summary = json.loads((self.folder / "out/small/runs/deq/reproduce.json").read_text())
         self.assertEqual([row["budget"] for row in summary["evaluations"]], [1, 2, 3, 12])
         missing = ["Huge – nobody has such a machine", "Longer – from scale paper on"]
-        again = self.deq("reproduce", "fig99", "--recipes", "recipes", "--out", "out", "--cifar10", "images").stdout
-        self.assertIn("".join(f"not here: {line}\n" for line in missing), again)
+        for dry in ([], ["--dry-run"]):
+            again = self.deq("reproduce", "fig99", "--recipes", "recipes", "--out", "out", "--cifar10", "images", *dry).stdout
+            self.assertIn("".join(f"not here: {line}\n" for line in missing), again)
         note = f"Not here: {'; '.join(missing)}."
         for file in ("tables.md", "report.html"):
             self.assertIn(note, (self.folder / "out/small/fig99" / file).read_text(), file)

@@ -138,6 +138,9 @@ class BadData(SegmentationTest):
     def test_no_data_there(self):
         self.assertIn("no folder train/", self.refused("train", self.config, *settings(data__path=".")))
 
+    def test_groups_that_do_not_divide_the_channels(self):
+        self.assertIn("must be a multiple of groups = 3", self.refused("train", self.config, *settings(model__groups=3)))
+
     def test_a_missing_mask_is_named(self):
         (self.folder / "scenes/train/masks/03.png").unlink()
         message = self.refused("train", self.config)

@@ -170,6 +170,9 @@ class BadData(VisionTest):
         self.assertIn("3 classes", message)
         self.assertIn("model.classes = 4", message)
 
+    def test_groups_that_do_not_divide_the_channels(self):
+        self.assertIn("must be a multiple of groups = 3", self.refused("train", self.config, "--set", "model.groups=3"))
+
     def test_a_damaged_image_is_named(self):
         victim = self.folder / "images/train/red/003.png"
         victim.write_bytes(victim.read_bytes()[:-20])

@@ -38,7 +38,11 @@ std::string to_do(const PlannedRun& run_reproduce) {
   return run_reproduce.is_done() ? "done" : "trained, to evaluate";
 }
 
-void print_plan(const std::vector<PlannedRun>& runs, bool json) {
+void print_absences(const rp::Exhibit& exhibit) {
+  for (const auto& line : rp::absences(exhibit)) std::cout << "not here: " << line << '\n';
+}
+
+void print_plan(const std::vector<PlannedRun>& runs, const rp::Exhibit& exhibit, bool json) {
   for (const auto& run_reproduce : runs) {
     if (json) {
       std::cout << to_json({{"run", run_reproduce.name},
@@ -50,6 +54,7 @@ void print_plan(const std::vector<PlannedRun>& runs, bool json) {
                                run_reproduce.folder.string());
     }
   }
+  if (!json) print_absences(exhibit);
 }
 
 /// A model without regularisation may diverge: that is a result of the paper and no reason to stop.
@@ -167,7 +172,7 @@ void run_reproduce(const ReproduceArguments& arguments) {
   const auto exhibit =
       rp::at_scale(rp::read_exhibit(recipes, arguments.name), catalogue, arguments.overrides);
   const auto runs = plan_runs(exhibit, catalogue, arguments);
-  if (arguments.dry_run) return print_plan(runs, arguments.json);
+  if (arguments.dry_run) return print_plan(runs, exhibit, arguments.json);
   perform_all(runs, exhibit, arguments);
   const auto written = write_results(exhibit, runs, arguments);
   if (arguments.json) {
@@ -175,7 +180,7 @@ void run_reproduce(const ReproduceArguments& arguments) {
     return;
   }
   for (const auto& table : written.tables) std::cout << rp::plain_text(table) << '\n';
-  for (const auto& line : rp::absences(exhibit)) std::cout << "not here: " << line << '\n';
+  print_absences(exhibit);
   std::cout << fmt::format("report: {}\n", written.report.string());
 }
 

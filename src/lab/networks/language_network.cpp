@@ -4,6 +4,7 @@
 
 #include "core/require.h"
 #include "deq/lab/base/errors.h"
+#include "lab/base/misuse.h"
 #include "lab/networks/networks.h"
 
 namespace deq::lab {
@@ -16,14 +17,17 @@ TextCost LanguageNetwork::forward_with_exits(const torch::Tensor&, const torch::
 
 std::unique_ptr<LanguageNetwork> make_language_network(
     const LanguageModel& model, int64_t words, at::Generator generator,
-    std::shared_ptr<models::TensorParallel> group) {
+    const std::shared_ptr<models::TensorParallel>& group) {
   if (group) {
     const auto* gpt2 = std::get_if<Gpt2Model>(&model);
     require<UsageError>(gpt2 != nullptr, "only gpt2 can be held in parts");
-    return make_network(*gpt2, words, generator, std::move(group));
+    return refusals_as_misuse([&] { return make_network(*gpt2, words, generator, group); });
   }
-  return std::visit([&](const auto& chosen) { return make_network(chosen, words, generator); },
-                    model);
+  return std::visit(
+      [&](const auto& chosen) {
+        return refusals_as_misuse([&] { return make_network(chosen, words, generator); });
+      },
+      model);
 }
 
 void require_readable_segments(const LanguageConfig& config) {

@@ -69,7 +69,7 @@ class LanguageNetwork {
 /// With a group, the part of this process, which only GPT-2 has.
 std::unique_ptr<LanguageNetwork> make_language_network(
     const LanguageModel& model, int64_t words, at::Generator generator,
-    std::shared_ptr<models::TensorParallel> group = {});
+    const std::shared_ptr<models::TensorParallel>& group = {});
 
 /// Throws UsageError where segments with their memory are longer than the network can read at once.
 void require_readable_segments(const LanguageConfig& config);

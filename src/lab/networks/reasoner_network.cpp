@@ -4,6 +4,7 @@
 #include "deq/core/precision.h"
 #include "deq/lab/base/errors.h"
 #include "deq/lab/data/puzzles/puzzle_dataset.h"
+#include "lab/base/misuse.h"
 #include "lab/base/model_noise.h"
 #include "lab/base/random_streams.h"
 #include "lab/runs/model_state.h"
@@ -29,7 +30,9 @@ models::Reasoner make_reasoner(const ReasoningConfig& config, const PuzzleShape&
   auto options = config.model;
   options.tokens = cells_of(shape);
   options.vocabulary = vocabulary_of(shape);
-  models::Reasoner network(options, random_stream(config.seed, RandomStream::ReasonerWeights));
+  auto network = refusals_as_misuse([&] {
+    return models::Reasoner(options, random_stream(config.seed, RandomStream::ReasonerWeights));
+  });
   move_model(*network, device, storage_type(config.precision));
   return network;
 }

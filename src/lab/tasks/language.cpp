@@ -11,6 +11,7 @@
 #include "deq/core/error.h"
 #include "deq/lab/data/text/corpus.h"
 #include "deq/lab/data/text/segment_batches.h"
+#include "lab/base/misuse.h"
 #include "lab/base/random_streams.h"
 #include "lab/networks/language_network.h"
 #include "lab/runs/model_state.h"
@@ -221,7 +222,9 @@ Experiment experiment_from(const LanguageConfig& config) {
                                     std::shared_ptr<models::TensorParallel> group) {
       return std::make_shared<LanguageTask>(config, device, std::move(group));
     };
-    experiment.require_divisible = [model = *gpt2](int64_t parts) { validate(model, parts); };
+    experiment.require_divisible = [model = *gpt2](int64_t parts) {
+      refusals_as_misuse([&] { validate(model, parts); });
+    };
   }
   return experiment;
 }

@@ -87,7 +87,10 @@ struct SegmentationTask::Parts {
         drawn_batches(validation,
                       drawn_scenes(validation->size(), chosen.data.valid_batch_size, chosen.seed),
                       chosen.train.loader.unreadable),
-        network(chosen.model, random_stream(chosen.seed, RandomStream::SegmentationWeights)) {
+        network(refusals_as_misuse([&chosen] {
+          return models::MdeqSegmenter(
+              chosen.model, random_stream(chosen.seed, RandomStream::SegmentationWeights));
+        })) {
     const auto type = storage_type(config.precision);
     move_model(*network, device, type);
     const auto& weights = config.loss.class_weights;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <iostream>
+#include <limits>
 #include <memory>
 
 #include "bench/arguments.h"
@@ -10,6 +11,7 @@
 #include "core/require.h"
 #include "deq/lab/base/errors.h"
 #include "deq/models/transformer/gpt2_footprint.h"
+#include "lab/base/misuse.h"
 
 namespace deq::lab::cli {
 namespace {
@@ -21,7 +23,7 @@ constexpr int64_t kCapacities[] = {80, 141};
 
 struct PlanArguments {
   std::string preset = "8.3b", json{};
-  std::vector<int64_t> gpus{8, 64};
+  std::vector<std::string> gpus{"8,64"};
   models::Gpt2Load load{.parts = 8};
   bool plan = false;  // the only thing there is, and to be asked for
 };
@@ -40,15 +42,24 @@ constexpr Kept kWaysToKeep[] = {
     {"inputs_only", "all but the layers' inputs are made again",
      &models::Gpt2Activations::inputs_only}};
 
+int64_t words_at_once(int64_t copies, const models::Gpt2Load& load) {
+  const auto most = std::numeric_limits<int64_t>::max() / load.words / load.batch;
+  require<UsageError>(copies <= most,
+                      "{} copies of {} × {} words at once are more than can be counted", copies,
+                      load.batch, load.words);
+  return copies * load.batch * load.words;
+}
+
 Json planned(const PlanArguments& arguments) {
   const auto options = models::gpt2_preset(arguments.preset);
   const auto& load = arguments.load;
-  for (const auto gpus : arguments.gpus) {
+  const auto gpu_counts = numbers_of(arguments.gpus);
+  for (const auto gpus : gpu_counts) {
     require<UsageError>(gpus % load.parts == 0,
                         "--gpus: {} GPUs, must be a multiple of --tensor-parallel = {}", gpus,
                         load.parts);
   }
-  const auto one = models::gpt2_footprint(options, load);
+  const auto one = refusals_as_misuse([&] { return models::gpt2_footprint(options, load); });
   Json result{{"preset", arguments.preset},
               {"parameters", models::parameter_count(options)},
               {"tensor_parallel", load.parts},
@@ -68,10 +79,10 @@ Json planned(const PlanArguments& arguments) {
     }
     result["per_gpu"][std::string(kept.key)] = row;
   }
-  for (const auto gpus : arguments.gpus) {
-    result["gpus"].push_back({{"gpus", gpus},
-                              {"copies", gpus / load.parts},
-                              {"words_at_once", gpus / load.parts * load.batch * load.words}});
+  for (const auto gpus : gpu_counts) {
+    const auto copies = gpus / load.parts;
+    result["gpus"].push_back(
+        {{"gpus", gpus}, {"copies", copies}, {"words_at_once", words_at_once(copies, load)}});
   }
   return result;
 }
@@ -133,8 +144,7 @@ void add_gpt2_plan(CLI::App& bench) {
       ->check(CLI::IsMember(models::gpt2_preset_names()));
   command->add_option("--gpus", arguments->gpus, "how many, in one or several plans")
       ->capture_default_str()
-      ->delimiter(',')
-      ->check(positive_whole_number);
+      ->check(positive_whole_numbers);
   command->add_option("--tensor-parallel", arguments->load.parts, "GPUs that share each layer")
       ->capture_default_str()
       ->check(positive_whole_number);

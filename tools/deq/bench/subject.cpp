@@ -6,10 +6,10 @@
 
 #include <regex>
 
-#include "deq/lab/base/errors.h"
 #include "deq/models/mdeq/mdeq.h"
 #include "deq/models/reasoner/reasoner.h"
 #include "deq/models/transformer/transformer.h"
+#include "lab/base/misuse.h"
 #include "lab/tasks/puzzle_loss.h"
 #include "lab/tasks/random_step.h"
 
@@ -37,11 +37,7 @@ models::MdeqOptions options_of(const MdeqSizes& sizes) {
     const auto finest = options.channels.front();
     for (auto& channels : options.channels) channels = channels / finest * *sizes.channels;
   }
-  try {
-    models::validate(options);
-  } catch (const Error& error) {
-    throw UsageError(error.what());
-  }
+  refusals_as_misuse([&] { models::validate(options); });
   return options;
 }
 

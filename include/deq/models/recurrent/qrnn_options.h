@@ -8,7 +8,7 @@ namespace deq::models {
 /// A quasi-recurrent language model (Bradbury et al. 2017) with the regularisation of AWD-LSTM
 /// (Merity et al. 2018a). The defaults are the model for WikiText-103 of Merity et al. 2018b as
 /// its authors' code has it: 153.9M parameters, or 150.9M with window = 1. Comparisons speak of
-/// 151M; which of the two was counted we have not found said.
+/// 159M or of 151M; what was counted we have not found said.
 struct QrnnOptions {
   int64_t vocabulary = 267'735;                      ///< words, ≥ 1
   std::vector<int64_t> cutoffs{2800, 20000, 76000};  ///< 0 < … < vocabulary; empty: one cluster
