@@ -3,14 +3,19 @@
 #include <memory>
 #include <string>
 
+#include "deq/lab/settings/evaluation.h"
 #include "deq/lab/settings/files.h"
 #include "deq/lab/tasks/experiment.h"
+#include "deq/nn/equilibrium.h"
+#include "lab/base/misuse.h"
 
 namespace deq::lab {
 
-/// The experiment `name`, whose task is made of its configuration.
+/// The experiment `name`, whose task is made of its configuration. Throws UsageError where solver
+/// and gradient do not go together.
 template <class ItsTask, class Config>
 Experiment make_experiment(const std::string& name, const Config& config) {
+  refusals_as_misuse([&config] { return EquilibriumPlan(evaluation_options(config)); });
   return {.name = name,
           .recipe = config,
           .config = to_toml(config),
