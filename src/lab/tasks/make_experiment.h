@@ -5,12 +5,15 @@
 
 #include "deq/lab/settings/files.h"
 #include "deq/lab/tasks/experiment.h"
+#include "lab/tasks/starts.h"
 
 namespace deq::lab {
 
-/// The experiment `name`, whose task is made of its configuration.
+/// The experiment `name`, whose task is made of its configuration; a UsageError where the parts of
+/// that do not go together.
 template <class ItsTask, class Config>
 Experiment make_experiment(const std::string& name, const Config& config) {
+  require_sensible_starts(config);
   return {.name = name,
           .recipe = config,
           .config = to_toml(config),
