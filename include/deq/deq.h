@@ -23,6 +23,7 @@
 #include "deq/nn/equilibrium.h"
 #include "deq/nn/fixed_point.h"
 #include "deq/nn/path_distance.h"
+#include "deq/nn/start_distance.h"
 #include "deq/nn/stream.h"
 #include "deq/nn/variational_dropout.h"
 #include "deq/nn/weight_norm.h"

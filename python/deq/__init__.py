@@ -56,7 +56,7 @@ from deq.jacobian import (  # noqa: E402
     squared_gain,
     tangent,
 )
-from deq.layer import Cell, Equilibrium, fixed_point, path_distance  # noqa: E402
+from deq.layer import Cell, Equilibrium, fixed_point, path_distance, start_distance, step_distance  # noqa: E402
 from deq.runs import load, read_metrics, report  # noqa: E402
 from deq.stream import Stream  # noqa: E402
 from deq.torchdeq import get_deq  # noqa: E402
@@ -118,6 +118,8 @@ __all__ = [
     "spectral_penalty",
     "spectral_radius",
     "squared_gain",
+    "start_distance",
+    "step_distance",
     "tangent",
 ]
 

@@ -966,6 +966,8 @@ class LayerStream:
     def cost(self) -> StreamCost: ...
 
 def path_distance(eq: Equilibrated, solver: Solver, generator: Optional[torch.Generator]) -> Tensor: ...
+def start_distance(eq: Equilibrated) -> Tensor: ...
+def step_distance(eq: Equilibrated, start: Sequence[Tensor]) -> Tensor: ...
 def group_norm_serves(x: Tensor, weight: Optional[Tensor], groups: int, eps: float, dtype: torch.dtype) -> bool: ...
 def group_norm(
     x: Tensor, weight: Optional[Tensor], bias: Optional[Tensor], groups: int, eps: float, dtype: torch.dtype
@@ -996,6 +998,7 @@ class MdeqOptions:
         block_norm_affine: bool = True,
         fuse_norm_affine: bool = True,
         post_norm_affine: bool = False,
+        predicted_start: bool = False,
         downsample_times: int = 0,
         head_channels: list[int] = [8, 16],
         final_channels: int = 200,
@@ -1015,6 +1018,7 @@ class MdeqOptions:
         block_norm_affine: bool = ...,
         fuse_norm_affine: bool = ...,
         post_norm_affine: bool = ...,
+        predicted_start: bool = ...,
         downsample_times: int = ...,
         head_channels: list[int] = ...,
         final_channels: int = ...,
@@ -1047,6 +1051,8 @@ class MdeqOptions:
     def fuse_norm_affine(self) -> bool: ...
     @property
     def post_norm_affine(self) -> bool: ...
+    @property
+    def predicted_start(self) -> bool: ...
     @property
     def downsample_times(self) -> int: ...
     @property
@@ -1232,6 +1238,7 @@ class TransformerOptions:
         dropout: float = 0.06,
         attention_dropout: float = 0.01,
         init_std: float = 0.01,
+        predicted_start: bool = False,
         normalised_residual: bool = True,
         default_init_when_normalised: bool = True,
         output_drops_positions: bool = False,
@@ -1255,6 +1262,7 @@ class TransformerOptions:
         dropout: float = ...,
         attention_dropout: float = ...,
         init_std: float = ...,
+        predicted_start: bool = ...,
         normalised_residual: bool = ...,
         default_init_when_normalised: bool = ...,
         output_drops_positions: bool = ...,
@@ -1296,6 +1304,8 @@ class TransformerOptions:
     def attention_dropout(self) -> float: ...
     @property
     def init_std(self) -> float: ...
+    @property
+    def predicted_start(self) -> bool: ...
     @property
     def normalised_residual(self) -> bool: ...
     @property

@@ -222,9 +222,29 @@ def fixed_point(
 def path_distance(eq: Equilibrated, solver: SolverOptions, *, generator: Optional[torch.Generator] = None) -> Tensor:
     """How much it matters where a solve begins: ‖z′ − z*‖ / ‖z*‖ of every sample, [B], where z* is the equilibrium and z′
     what the solver finds for the same f from random numbers of z*'s size. For a pass in eval mode, without gradients."""
+    return _core.path_distance(_checked(eq), Solver(solver), generator)
+
+
+@outside_of_compilers
+def start_distance(eq: Equilibrated) -> Tensor:
+    """‖z₀ − z*‖² / ‖z*‖² of every sample, [B], where z₀ is where the solve began and z* what it found, without its graph:
+    what a predicted start is trained with. Gradients reach the start alone, which `z0` or a cell's `initial_state` gave."""
+    return _core.start_distance(_checked(eq))
+
+
+@outside_of_compilers
+def step_distance(eq: Equilibrated, start: Optional[State] = None) -> Tensor:
+    """The same after one step of f, from z₀ or from another `start`. Gradients reach f's parameters and inputs and the
+    start. Costs one evaluation; a layer in training mode must not be replayed for it."""
+    state = () if start is None else _as_tuple(start)
+    _require_tensors(state, "part of start")
+    return _core.step_distance(_checked(eq), state)
+
+
+def _checked(eq: Equilibrated) -> Equilibrated:
     if not isinstance(eq, Equilibrated):
         raise TypeError(f"eq is a {type(eq).__name__}, must be what a layer returned")
-    return _core.path_distance(eq, Solver(solver), generator)
+    return eq
 
 
 def _solved(

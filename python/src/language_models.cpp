@@ -50,6 +50,8 @@ void bind_language_options(py::module_& module) {
       .field(
           "init_std", [](auto& o) -> auto& { return o.init_std; })
       .field(
+          "predicted_start", [](auto& o) -> auto& { return o.predicted_start; })
+      .field(
           "normalised_residual", [](auto& o) -> auto& { return o.normalised_residual; })
       .field(
           "default_init_when_normalised",

@@ -267,6 +267,16 @@ void bind_layer(py::module_& module) {
         return computed([&] { return path_distance(eq, solver, generator); });
       },
       py::arg("eq"), py::arg("solver"), py::arg("generator"));
+  module.def(
+      "start_distance",
+      [](const Equilibrated& eq) { return computed([&eq] { return start_distance(eq); }); },
+      py::arg("eq"));
+  module.def(
+      "step_distance",
+      [](const Equilibrated& eq, const State& start) {
+        return computed([&] { return step_distance(eq, start); });
+      },
+      py::arg("eq"), py::arg("start"));
 
   module.def(
       "why_not_replayed",

@@ -38,6 +38,8 @@ void bind_model_options(py::module_& module) {
       .field(
           "post_norm_affine", [](auto& o) -> auto& { return o.post_norm_affine; })
       .field(
+          "predicted_start", [](auto& o) -> auto& { return o.predicted_start; })
+      .field(
           "downsample_times", [](auto& o) -> auto& { return o.downsample_times; })
       .field(
           "head_channels", [](auto& o) -> auto& { return o.head_channels; })

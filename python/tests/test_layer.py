@@ -257,6 +257,61 @@ def test_the_path_distance_sees_whether_a_start_matters(cell, x):
         deq.path_distance(x, solver)
 
 
+def test_a_predicted_start_learns_by_its_distance(cell, x):
+    layer = deq.Equilibrium(cell, forward=deq.Anderson(rtol=1e-12, max_evals=100))
+    start = torch.randn_like(x, requires_grad=True)
+    eq = layer(x, z0=start)
+    found = eq.z.detach()
+    expected = (start - found).square().sum(1) / found.square().sum(1)
+    torch.testing.assert_close(deq.start_distance(eq), expected)
+    deq.start_distance(eq).sum().backward()
+    torch.testing.assert_close(start.grad, 2 * (start - found).detach() / found.square().sum(1, keepdim=True))
+    assert all(parameter.grad is None for parameter in cell.parameters())
+    with pytest.raises(TypeError, match="eq is a Tensor, must be what a layer returned"):
+        deq.start_distance(x)
+
+
+def test_a_cell_may_predict_its_start(x):
+    class Predicting(deq.Cell):
+        def __init__(self):
+            super().__init__()
+            self.w = torch.nn.Linear(x.shape[1], x.shape[1], dtype=x.dtype)
+            self.start = torch.nn.Linear(x.shape[1], x.shape[1], dtype=x.dtype)
+
+        def initial_state(self, x):
+            return self.start(x)
+
+        def step(self, z, x):
+            return torch.tanh(0.3 * self.w(z) + x)
+
+    cell = Predicting()
+    layer = deq.Equilibrium(cell)
+    layer(x).z.sum().backward()
+    assert cell.start.weight.grad is None
+    deq.start_distance(layer(x)).sum().backward()
+    assert cell.start.weight.grad.abs().max() > 0
+
+
+def test_the_distance_of_a_step_has_the_gradients_of_the_step(cell, x):
+    layer = deq.Equilibrium(cell, forward=deq.Anderson(rtol=1e-12, max_evals=100))
+    eq = layer(x)
+    found = eq.z.detach()
+    for start in (None, torch.randn_like(x)):
+        distance = deq.step_distance(eq, start)
+        stepped = cell(torch.zeros_like(x) if start is None else start, x)
+        expected = (stepped - found).square().sum(1) / found.square().sum(1)
+        torch.testing.assert_close(distance, expected)
+        parameters = list(cell.parameters())
+        for ours, plain in zip(
+            torch.autograd.grad(distance.sum(), parameters), torch.autograd.grad(expected.sum(), parameters)
+        ):
+            torch.testing.assert_close(ours, plain)
+    with pytest.raises(deq.Error, match="has shape"):
+        deq.step_distance(eq, x[:, :1])
+    with pytest.raises(TypeError, match="part of start 0 is a int, must be a tensor"):
+        deq.step_distance(eq, [3])
+
+
 def test_linsleys_penalty_is_that_of_column_sums(cell, x):
     eq = deq.Equilibrium(cell, forward=deq.Anderson(rtol=1e-12))(x)
     sums = deq.dense_jacobian(eq).detach().sum(1)

@@ -95,6 +95,24 @@ def test_mdeq_gives_the_authors_gradients(mdeq):
     assert_gradients(model, fixture.below("train.grad."), 1e-8)
 
 
+def test_models_predict_where_solves_begin():
+    images = models.MDEQ(channels=[8, 8], head_channels=[2, 2], dropout=0.0, predicted_start=True)
+    words = models.DEQTransformer(
+        vocabulary=20, cutoffs=[], d_model=12, d_embed=12, heads=2, d_head=6, d_inner=16, tie_projections=[],
+        predicted_start=True,
+    )
+    of_images = images(torch.randn(4, 3, 8, 8)).equilibrium
+    of_words = words(torch.randint(20, (2, 5))).equilibrium
+    for model, eq in (images, of_images), (words, of_words):
+        distance = deq.start_distance(eq)
+        assert torch.equal(distance, torch.ones_like(distance)), "it is zero at first"
+        (distance.mean() + deq.step_distance(eq).mean()).backward()
+        for name, parameter in model.named_parameters():
+            if ".start." in name:
+                assert parameter.grad is not None, name
+        assert any(parameter.grad.abs().max() > 0 for name, parameter in model.named_parameters() if ".start." in name)
+
+
 def shared_options(config):
     return dict(
         vocabulary=config["n_token"],

@@ -1,5 +1,6 @@
 #include "deq/nn/equilibrium.h"
 
+#include <algorithm>
 #include <cmath>
 #include <mutex>
 
@@ -24,6 +25,7 @@ struct Equilibrated::Tape {
   std::shared_ptr<Cell> cell;
   StateLayout layout;
   Inputs inputs;
+  State start{};           // where it cannot be made again
   torch::Tensor z_star{};  // a detached slab
   bool replayed = false;   // the solve, or the unrolled steps
   StepLoan loan{};         // where f's graph at z* is replayed
@@ -35,6 +37,12 @@ struct Equilibrated::Tape {
   const BoundStep& f() {
     if (!bound) bound = BoundStep{.cell = cell, .layout = layout, .context = cell->prepare(inputs)};
     return *bound;
+  }
+
+  /// The same for whoever comes first, with a graph: a linearisation would use it, too.
+  const BoundStep& f_on_tape() {
+    const torch::AutoGradMode grad(true);
+    return f();
   }
 
   const Linearization& linearize() {
@@ -67,15 +75,27 @@ const Linearization& Equilibrated::linearization() const {
   return tape_->linearize();
 }
 
+State Equilibrated::start() const {
+  require(tape_ != nullptr, "this equilibrium holds no solve");
+  return tape_->start.empty() ? tape_->cell->initial_state(tape_->inputs) : tape_->start;
+}
+
+State Equilibrated::stepped_from(const State& z) const {
+  require(tape_ != nullptr, "this equilibrium holds no solve");
+  require_defined(z, "state");
+  require(!tape_->replayed || !tape_->cell->is_training(),
+          "this pass was replayed, and prepare() may draw other numbers for a further step: turn "
+          "replay off for passes in training mode that are stepped on from");
+  const PassScope pass;
+  return tape_->layout.unpack(tape_->f_on_tape()(tape_->layout.pack(z)));
+}
+
 Solution Equilibrated::solved_from(const State& start, const Solver& solver) const {
   require(tape_ != nullptr, "this equilibrium holds no solve");
   require_defined(start, "start");
   const PassScope pass;
-  const auto f = [this] {
-    const torch::AutoGradMode for_a_linearization(true);  // which would use the same
-    return without_gradients(tape_->f());
-  }();
-  return solver.solve(Problem{.f = f}, tape_->layout.pack(start));
+  const auto f = without_gradients(tape_->f_on_tape());
+  return solver.solve(Problem{.f = f}, tape_->layout.pack(start).detach());
 }
 
 namespace {
@@ -142,9 +162,18 @@ Problem problem_of(RecordedStep& recorded) {
           .overwrites_results = true};
 }
 
+bool has_graph(const State& state) {
+  return std::ranges::any_of(state, [](const auto& part) { return part.requires_grad(); });
+}
+
+/// Gradients do not go through a solve to where it began.
+State detached(State state) {
+  for (auto& part : state) part = part.detach();
+  return state;
+}
+
 void add_noise(State& state, double sigma) {
   if (sigma == 0) return;
-  const torch::NoGradGuard no_grad;
   const PassScope pass;  // nobody records while this draws
   for (auto& part : state) part = torch::add(part, torch::randn_like(part), sigma);
 }
@@ -227,16 +256,23 @@ Equilibrated EquilibriumImpl::forward(const Inputs& inputs, const Pass& pass) {
   require_defined(start, "start");
   require_solvable(start);
   const bool solves_from_own = pass.start.empty() && !takes_steps;
-  if (solves_from_own && cell_->is_training()) add_noise(start, plan.options_.start_noise);
+  const double noise = solves_from_own && cell_->is_training() ? plan.options_.start_noise : 0;
+  add_noise(start, noise);
+  const bool can_be_made_again = pass.start.empty() && noise == 0 && !has_graph(start);
+  const auto z0 = detached(start);
   try {
-    if (takes_steps) {
-      const auto* unrolled = std::get_if<Unrolled>(&gradient);
-      return unrolled != nullptr
-                 ? unroll(plan, inputs, start, *unrolled)
-                 : step_reversibly(plan, inputs, start, std::get<Reversible>(gradient));
-    }
-    const auto& solver = pass.solver != nullptr ? *pass.solver : plan.solver_;
-    return solve(plan, inputs, start, solver, pass.callback);
+    auto result = [&] {
+      if (takes_steps) {
+        const auto* unrolled = std::get_if<Unrolled>(&gradient);
+        return unrolled != nullptr
+                   ? unroll(plan, inputs, z0, *unrolled)
+                   : step_reversibly(plan, inputs, z0, std::get<Reversible>(gradient));
+      }
+      const auto& solver = pass.solver != nullptr ? *pass.solver : plan.solver_;
+      return solve(plan, inputs, z0, solver, pass.callback);
+    }();
+    if (!can_be_made_again) result.tape_->start = std::move(start);
+    return result;
   } catch (const c10::Error& refusal) {
     explain_refusal(refusal, *cell_, inputs, start);
   }
@@ -391,7 +427,7 @@ Equilibrated EquilibriumImpl::unroll(const EquilibriumPlan& plan, const Inputs& 
       return recordings_->unrolled(cell_, inputs, z0, how, plan.options_.replay, *key);
     }
     const PassScope pass;
-    return unrolled_steps(tape.f(), layout.pack(z0).detach(), how);
+    return unrolled_steps(tape.f(), layout.pack(z0), how);
   }();
   tape.z_star = unrolled.z.detach();
   tape.replayed = unrolled.replayed;

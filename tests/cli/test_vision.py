@@ -5,10 +5,12 @@ import random
 import unittest
 
 from pictures import png
-from program import SEED, ProgramTest
+from program import SEED, ProgramTest, settings
 
 SIZE = 8
 COLOURS = {"blue": (40, 60, 200), "green": (50, 190, 60), "red": (210, 50, 40)}
+LEARNED_STARTS = settings(model__predicted_start="true", train__start_penalty=0.1,
+                          train__step_penalty=0.1, train__step_evals=3)
 TRAIN, TEST = 24, 50  # images of each class; enough to test on for two batches
 
 
@@ -113,7 +115,7 @@ class Learning(VisionTest):
 
     def test_the_same_bits_after_an_interruption(self):
         settings = ("--set", "train.epochs=2", "--set", "model.dropout=0.2", "--set",
-                    "train.checkpoints.every_steps=2")
+                    "train.checkpoints.every_steps=2", *LEARNED_STARTS)
         self.train_squares("straight", *settings)
         self.train_squares("stopped", *settings)
         # As if it had been killed after step 8.
@@ -121,6 +123,20 @@ class Learning(VisionTest):
         newest.unlink()
         self.deq("train", "--resume", "stopped")
         self.assertEqual(self.weights("straight"), self.weights("stopped"))
+
+    def test_learned_starts(self):
+        for name, more in (("usual", ()), ("learned", LEARNED_STARTS)):
+            self.train_squares(name, "--set", "train.epochs=10", *more)
+        lines = [json.loads(line) for line in (self.folder / "learned/metrics.jsonl").read_text().splitlines()]
+        starts = [line["start_distance"] for line in lines if "start_distance" in line]
+        self.assertAlmostEqual(starts[0], 1, delta=0.1)
+        self.assertLess(starts[-1], 0.6, f"seed {SEED}")
+        self.assertTrue(all(line["step_distance"] > 0 for line in lines if line["split"] == "train"))
+        first = {name: json.loads(self.deq("eval", name, "--budgets", "1", "--json").stdout)["residual"]
+                 for name in ("usual", "learned")}
+        self.assertLess(first["learned"], first["usual"], f"seed {SEED}")
+        message = self.refused("train", self.config, "--set", "train.start_penalty=1", "--out", "none")
+        self.assertTrue(message.startswith("train.start_penalty = 1: this network has no start"), message)
 
     def test_images_read_from_the_disk_by_workers(self):
         settings = ("--set", "data.transform=imagenet", "--set", "train.epochs=1")

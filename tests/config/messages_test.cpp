@@ -90,7 +90,7 @@ TEST(ConfigMessages, UnknownKeys) {
       message("[train]\nepoch = 3\n"),
       "x.toml:3: unknown key \"train.epoch\"; did you mean \"train.epochs\"? (allowed: epochs, "
       "steps, batch_size, accumulation, lr, clip_norm, weight_average, start_noise, "
-      "random_evals, "
+      "start_penalty, step_penalty, step_evals, random_evals, "
       "random_evals_on, eval_every, "
       "eval_every_steps, eval_budgets, log_every, optimiser, lr_schedule, pretrain, switch, "
       "loader, "
@@ -234,7 +234,7 @@ TEST(ConfigMessages, Overrides) {
   EXPECT_EQ(message("", {"train.epoch=3"}),
             "--set train.epoch=3: unknown key \"train.epoch\"; did you mean \"train.epochs\"? "
             "(allowed: epochs, steps, batch_size, accumulation, lr, clip_norm, weight_average, "
-            "start_noise, random_evals, "
+            "start_noise, start_penalty, step_penalty, step_evals, random_evals, "
             "random_evals_on, eval_every, eval_every_steps, eval_budgets, log_every, optimiser, "
             "lr_schedule, pretrain, switch, loader, checkpoints, failure)");
   const std::string span =

@@ -7,6 +7,7 @@
 #include "deq/jacobian/frobenius.h"
 #include "deq/models/mdeq/mdeq.h"
 #include "deq/models/transformer/transformer.h"
+#include "deq/nn/start_distance.h"
 #include "support/counted_recorders.h"
 #include "support/maps.h"
 #include "support/seed.h"
@@ -56,6 +57,7 @@ class ModelsReplayed : public test::SeededWith<torch::DeviceType> {
       if (!unrolled && k % 2 == 0) {
         loss = loss + 0.1 * jacobian_penalty(equilibrium.linearization(), {}, ProbeKey{.key = k});
       }
+      if (!unrolled) loss = loss + 0.1 * start_distance(equilibrium).mean();
       optimiser.zero_grad();
       loss.backward();
       optimiser.step();
@@ -82,10 +84,12 @@ class ModelsReplayed : public test::SeededWith<torch::DeviceType> {
 
 TEST_P(ModelsReplayed, MultiscaleDeq) {
   expect_right([](std::vector<torch::Tensor>& parameters) {
-    models::MdeqClassifier model(
-        models::MdeqOptions{
-            .channels = {8, 16}, .dropout = 0.2, .head_channels = {4, 8}, .final_channels = 20},
-        at::detail::createCPUGenerator(test::seed()));
+    models::MdeqClassifier model(models::MdeqOptions{.channels = {8, 16},
+                                                     .dropout = 0.2,
+                                                     .predicted_start = true,
+                                                     .head_channels = {4, 8},
+                                                     .final_channels = 20},
+                                 at::detail::createCPUGenerator(test::seed()));
     model->to(device(), torch::kFloat64);
     parameters = model->parameters();
     return [model](const EquilibriumPlan& how) mutable {
@@ -110,7 +114,8 @@ TEST_P(ModelsReplayed, DeqTransformer) {
                                                             .d_inner = 50,
                                                             .tie_projections = {false, true},
                                                             .dropout = 0.1,
-                                                            .attention_dropout = 0.1},
+                                                            .attention_dropout = 0.1,
+                                                            .predicted_start = true},
                                  at::detail::createCPUGenerator(test::seed()));
     model->to(device(), torch::kFloat64);
     parameters = model->parameters();

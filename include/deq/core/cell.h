@@ -20,7 +20,8 @@ using Context = std::vector<torch::Tensor>;
 /// One layer f of an equilibrium model, split into what depends on z and what does not.
 class Cell : public torch::nn::Module {
  public:
-  /// z₀ for these inputs: its shapes are the state's shapes.
+  /// z₀ for these inputs: its shapes are the state's shapes. It may have a graph, for a loss of its
+  /// own (start_distance); a solve's gradients do not go there.
   virtual State initial_state(const Inputs& inputs) = 0;
 
   /// All of f that is constant during a solve (injections, masks, normalised weights). Runs once

@@ -36,6 +36,7 @@ enum class RandomStream : uint64_t {
   ModelNoise = 1004,
   UnrolledSteps = 1005,
   SwitchCoin = 1006,
+  StepEvals = 1007,
 };
 
 /// All that an epoch draws from the seed of its order.

@@ -84,6 +84,9 @@ template <class Visitor>
 void describe_own(Visitor& v, DeqTransformerModel& model) {
   describe_relative_transformer(v, model);
   v.number("horizon", model.horizon, at_least(1), "Positions that one sees, itself among them.");
+  v.flag("predicted_start", model.predicted_start,
+         "Whether solves begin at what two small layers make of the injection, which "
+         "train.start_penalty trains, not at zero.");
   v.flag("weight_norm", model.weight_norm, "Whether the weights of the layer are normalised.");
   v.flag("normalised_residual", model.normalised_residual,
          "With pre_ln: whether the feed-forward part adds to its normalised input, as the authors' "

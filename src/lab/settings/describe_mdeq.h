@@ -25,6 +25,9 @@ void describe_mdeq_trunk(Visitor& v, models::MdeqOptions& model) {
          "Whether the group norms of the blocks have parameters.");
   v.flag("fuse_norm_affine", model.fuse_norm_affine, "The same for those of the fusion.");
   v.flag("post_norm_affine", model.post_norm_affine, "The same for those after the fusion.");
+  v.flag("predicted_start", model.predicted_start,
+         "Whether solves begin at what small convolutions make of the injection, which "
+         "train.start_penalty trains, not at zero.");
   v.number("downsample_times", model.downsample_times, between(0, 16),
            "Halvings of the image before the finest scale.");
 }

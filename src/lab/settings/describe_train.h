@@ -162,6 +162,14 @@ void describe(Visitor& v, TrainConfig& config) {
   v.number("start_noise", config.start_noise, between(0, 1e9),
            "How strong the normal noise is that is added, in training, to where a solve begins; "
            "0 begins at the model's own start.");
+  v.number("start_penalty", config.start_penalty, between(0, 1e9),
+           "The weight of the distance from a predicted start to the equilibrium, relative and "
+           "squared (model.predicted_start).");
+  v.number("step_penalty", config.step_penalty, between(0, 1e9),
+           "The weight of the same distance after one step of f.");
+  v.number("step_evals", config.step_evals, between(0, 1e9),
+           "Evaluations of the solver before that step at most: each training step draws how many, "
+           "from 0 on; from 0 it is a step from the start.");
   v.span(
       "random_evals", config.random_evals, between(-1e9, 1e9),
       "By how many evaluations, drawn from here, the forward budget of a training step differs.");

@@ -8,14 +8,16 @@
 #include "deq/lab/tasks/experiment.h"
 #include "deq/nn/equilibrium.h"
 #include "lab/base/misuse.h"
+#include "lab/tasks/starts.h"
 
 namespace deq::lab {
 
-/// The experiment `name`, whose task is made of its configuration. Throws UsageError where solver
-/// and gradient do not go together.
+/// The experiment `name`, whose task is made of its configuration. Throws UsageError where parts of
+/// that do not go together.
 template <class ItsTask, class Config>
 Experiment make_experiment(const std::string& name, const Config& config) {
   refusals_as_misuse([&config] { return EquilibriumPlan(evaluation_options(config)); });
+  require_sensible_starts(config);
   return {.name = name,
           .recipe = config,
           .config = to_toml(config),

@@ -58,6 +58,10 @@ Metrics StepWindow::means() const {
   if (sums_[StepFigures::kPenalised] > 0) {
     line.emplace_back("penalty", sums_[StepFigures::kPenalty] / sums_[StepFigures::kPenalised]);
   }
+  for (const auto& [name, figure] : {std::pair("start_distance", StepFigures::kStartDistance),
+                                     std::pair("step_distance", StepFigures::kStepDistance)}) {
+    if (sums_[figure] > 0) line.emplace_back(name, sums_[figure] / sums_[StepFigures::kStarted]);
+  }
   if (sums_[StepFigures::kForward] > 0) {
     append(line, {{"nfe_forward", mean(StepFigures::kForward)},
                   {"nfe_sample", mean(StepFigures::kPerSample)},

@@ -21,6 +21,9 @@ class StepFigures {
     kTaskLoss,
     kPenalty,
     kPenalised,  // 1 where there was a penalty
+    kStartDistance,
+    kStepDistance,
+    kStarted,    // 1 where distances were penalised
     kForward,    // evaluations of the forward solves
     kPerSample,  // evaluations that a sample needed, on average
     kAdjoint,    // evaluations of the adjoint solves

@@ -74,6 +74,7 @@ void StepPasses::backpropagate(int64_t step, const StepPlan& plan, int64_t part,
   const TensorFloat32Scope products(recipe_.precision, device_);  // of backward too
   TaskPass pass;
   torch::Tensor loss, penalty;
+  StartPenalties::Distances distances;
   {
     const PrecisionScope precision(recipe_.precision, device_);
     pass = task_.forward(batch, ready(plan.how));
@@ -82,6 +83,9 @@ void StepPasses::backpropagate(int64_t step, const StepPlan& plan, int64_t part,
       penalty = penalty_of(pass, step, part);
       loss = torch::add(loss, penalty, plan.gamma);
     }
+    distances = start_penalties_.of(pass, plan);
+    if (distances.start.defined()) loss = torch::add(loss, distances.start, plan.start_penalty);
+    if (distances.step.defined()) loss = torch::add(loss, distances.step, plan.step_penalty);
   }
   if (part + 1 == shard_.parts) averager_.expect_backward(loss);
   // Named inputs, so that the leaf of the linearisation gets no gradient, which nobody wants.
@@ -93,6 +97,13 @@ void StepPasses::backpropagate(int64_t step, const StepPlan& plan, int64_t part,
   if (penalty.defined()) {
     figures[StepFigures::kPenalty] += weight * penalty.item<double>();
     figures[StepFigures::kPenalised] += weight;
+  }
+  for (const auto& [name, distance] : {std::pair(StepFigures::kStartDistance, distances.start),
+                                       std::pair(StepFigures::kStepDistance, distances.step)}) {
+    if (distance.defined()) figures[name] += weight * distance.item<double>();
+  }
+  if (distances.start.defined() || distances.step.defined()) {
+    figures[StepFigures::kStarted] += weight;
   }
   figures[StepFigures::kUnreadable] += static_cast<double>(batch.skipped * world_->size());
   last_reports_.clear();

@@ -87,6 +87,14 @@ StepPlan plan_step(const Recipe& recipe, const GammaController& controller, int6
   }
   if (plan.pretraining) return plan;
   plan.how.start_noise = train.start_noise;
+  plan.start_penalty = train.start_penalty;
+  plan.step_penalty = train.step_penalty;
+  if (train.step_penalty > 0) {
+    // The step is to have the solve's dropout masks, which stay inside of a recording.
+    plan.how.replay = Replay::Off;
+    plan.step_evals = drawn_from(EvalSpan{.low = 0, .high = train.step_evals},
+                                 random_key(recipe.seed, RandomStream::StepEvals, step));
+  }
   const auto extra = extra_evals(train.switching, since_pretraining);
   const bool varied = train.random_evals_on == VariedSteps::All || plan.penalised;
   const auto drawn = varied ? drawn_from(train.random_evals,

@@ -15,6 +15,9 @@ struct StepPlan {
   double probability = 0;
   bool penalised = false;
   bool pretraining = false;  ///< unrolled instead of solved
+  double start_penalty = 0;
+  double step_penalty = 0;
+  int64_t step_evals = 0;  ///< before the step whose distance is penalised
   EquilibriumOptions how;
 };
 

@@ -8,6 +8,7 @@
 #include "models/mdeq/block.h"
 #include "models/mdeq/fusion.h"
 #include "models/mdeq/layers.h"
+#include "models/mdeq/start.h"
 #include "replay/side_by_side.h"
 
 namespace deq::models {
@@ -59,6 +60,7 @@ MdeqCellImpl::MdeqCellImpl(const MdeqOptions& options, std::optional<at::Generat
   for (size_t i = 0; i < options.scales(); ++i) {
     fusions_.push_back(std::make_shared<MdeqFusion>(*this, options, i, generator));
   }
+  if (options.predicted_start) start_ = std::make_shared<MdeqStart>(*this, options, generator);
 }
 
 State MdeqCellImpl::initial_state(const Inputs& inputs) {
@@ -70,7 +72,7 @@ State MdeqCellImpl::initial_state(const Inputs& inputs) {
   require(height % smallest == 0 && width % smallest == 0,
           "mdeq: a finest scale of {}×{} cannot be halved {} times, both must be multiples of {}",
           height, width, channels_.size() - 1, smallest);
-  return scales_in_a_slab(channels_, injection, zeros);
+  return start_ ? start_->predict(injection) : scales_in_a_slab(channels_, injection, zeros);
 }
 
 Context MdeqCellImpl::prepare(const Inputs& inputs) {

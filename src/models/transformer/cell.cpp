@@ -6,6 +6,7 @@
 #include "models/transformer/attention.h"
 #include "models/transformer/context.h"
 #include "models/transformer/feed_forward.h"
+#include "models/transformer/start.h"
 
 namespace deq::models {
 
@@ -15,8 +16,11 @@ TransformerCellImpl::TransformerCellImpl(const TransformerOptions& options,
       d_injection_(3 * options.heads * options.d_head),
       attention_(
           register_module("dec_attn", std::make_shared<TransformerAttention>(options, generator))),
-      feed_forward_(register_module(
-          "pos_ff", std::make_shared<TransformerFeedForward>(options, generator))) {}
+      feed_forward_(
+          register_module("pos_ff", std::make_shared<TransformerFeedForward>(options, generator))) {
+  if (!options.predicted_start) return;
+  start_ = register_module("start", std::make_shared<TransformerStart>(options, generator));
+}
 
 void TransformerCellImpl::check(const Inputs& inputs) const {
   require(inputs.size() == 2 || inputs.size() == 4,
@@ -43,6 +47,7 @@ void TransformerCellImpl::check(const Inputs& inputs) const {
 State TransformerCellImpl::initial_state(const Inputs& inputs) {
   check(inputs);
   const auto& injection = inputs[0];
+  if (start_) return {start_->predict(injection)};
   return {torch::zeros({injection.size(0), injection.size(1), d_model_},
                        injection.options().requires_grad(false))};
 }

@@ -66,6 +66,9 @@ struct TrainConfig {
   std::optional<double> clip_norm{};
   double weight_average = 0;
   double start_noise = 0;
+  double start_penalty = 0;
+  double step_penalty = 0;
+  int64_t step_evals = 0;
   EvalSpan random_evals{};
   VariedSteps random_evals_on = VariedSteps::All;
   int64_t eval_every = 1;

@@ -14,6 +14,7 @@ namespace deq::models {
 
 class MdeqBlockImpl;
 class MdeqFusion;
+class MdeqStart;
 
 /// One layer of a multiscale DEQ. Its input is the injection [B, C₀, H, W], which enters the finest
 /// scale; its state is one image per scale, [B, Cᵢ, H/2ⁱ, W/2ⁱ]. A step runs the residual blocks of
@@ -32,6 +33,7 @@ class MdeqCellImpl : public Cell {
   std::vector<int64_t> channels_;
   std::vector<std::vector<std::shared_ptr<MdeqBlockImpl>>> branches_;  // blocks of each scale
   std::vector<std::shared_ptr<MdeqFusion>> fusions_;                   // one per scale
+  std::shared_ptr<MdeqStart> start_;                                   // none: zeros
 };
 TORCH_MODULE(MdeqCell);
 

@@ -21,7 +21,8 @@ struct MdeqOptions {
   bool block_norm_affine = true;
   bool fuse_norm_affine = true;
   bool post_norm_affine = false;
-  int64_t downsample_times = 0;               ///< halvings of the image before scale 0, ≥ 0
+  bool predicted_start = false;  ///< solves begin at what small convolutions make of the injection
+  int64_t downsample_times = 0;  ///< halvings of the image before scale 0, ≥ 0
   std::vector<int64_t> head_channels{8, 16};  ///< a quarter of the head's width, each scale; ≥ 1
   int64_t final_channels = 200;               ///< features that are classified, ≥ 1
   int64_t classes = 10;                       ///< ≥ 1

@@ -13,6 +13,7 @@ namespace deq::models {
 
 class TransformerAttention;
 class TransformerFeedForward;
+class TransformerStart;
 
 /// One Transformer layer with relative positions. Its state is z [B, q, d_model]; its inputs are
 ///   the injections into queries, keys and values [B, q, 3·heads·d_head],
@@ -36,6 +37,7 @@ class TransformerCellImpl : public Cell {
   int64_t d_model_, d_injection_;
   std::shared_ptr<TransformerAttention> attention_;
   std::shared_ptr<TransformerFeedForward> feed_forward_;
+  std::shared_ptr<TransformerStart> start_;  // none: zeros
 };
 TORCH_MODULE(TransformerCell);
 

@@ -26,6 +26,7 @@ struct TransformerOptions {
   double dropout = 0.06;                                       ///< of features, in [0, 1)
   double attention_dropout = 0.01;  ///< of attention probabilities, in [0, 1)
   double init_std = 0.01;           ///< of the weights at the start, ≥ 0
+  bool predicted_start = false;     ///< solves begin at what two small layers make of the injection
 
   // Where the authors' code does something else than one would expect. A published checkpoint needs
   // the first as it is here; the others matter only in training.

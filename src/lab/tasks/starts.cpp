@@ -1,0 +1,86 @@
+#include "lab/tasks/starts.h"
+
+#include <string_view>
+#include <type_traits>
+#include <variant>
+
+#include "core/require.h"
+#include "deq/lab/base/errors.h"
+
+namespace deq::lab {
+namespace {
+
+/// What a network has for these penalties.
+struct Starts {
+  bool solved = true;  ///< it has an equilibrium
+  bool predicted = false;
+};
+
+Starts starts_of(const models::MdeqOptions& model) {
+  return {.predicted = model.predicted_start};
+}
+Starts starts_of(const models::MonotoneOptions&) {
+  return {};
+}
+Starts starts_of(const DeqTransformerModel& model) {
+  return {.predicted = model.predicted_start};
+}
+Starts starts_of(const LoopedModel&) {
+  return {};
+}
+template <class Explicit>
+Starts starts_of(const Explicit&) {
+  return {.solved = false};
+}
+
+template <class... Models>
+Starts starts_of(const std::variant<Models...>& model) {
+  return std::visit([](const auto& chosen) { return starts_of(chosen); }, model);
+}
+
+void require_sensible(const Recipe& recipe, const Starts& starts) {
+  const auto& train = recipe.train;
+  require<UsageError>(train.step_evals == 0 || train.step_penalty > 0,
+                      "train.step_evals = {} does nothing without train.step_penalty",
+                      train.step_evals);
+  const auto refuse = [&](std::string_view key, double weight) {
+    if (weight == 0) return;
+    require<UsageError>(starts.solved,
+                        "{} = {:g}: this network has no equilibrium, so there is no solve to "
+                        "shorten",
+                        key, weight);
+    const bool solves = !std::holds_alternative<UnrolledGradient>(recipe.gradient) &&
+                        !std::holds_alternative<Reversible>(recipe.gradient);
+    require<UsageError>(solves,
+                        "{} = {:g}: with this gradient.name training takes a fixed number of steps "
+                        "and finds no equilibrium to measure a distance to",
+                        key, weight);
+  };
+  refuse("train.start_penalty", train.start_penalty);
+  refuse("train.step_penalty", train.step_penalty);
+  require<UsageError>(train.start_penalty == 0 || starts.predicted,
+                      "train.start_penalty = {:g}: this network has no start that could learn; "
+                      "model.predicted_start = true gives one to mdeq, deq-transformer and the "
+                      "segmentation's network",
+                      train.start_penalty);
+}
+
+}  // namespace
+
+void require_sensible_starts(const SyntheticConfig& config) {
+  require_sensible(config, {});
+}
+void require_sensible_starts(const VisionConfig& config) {
+  require_sensible(config, starts_of(config.model));
+}
+void require_sensible_starts(const LanguageConfig& config) {
+  require_sensible(config, starts_of(config.model));
+}
+void require_sensible_starts(const SegmentationConfig& config) {
+  require_sensible(config, starts_of(config.model.mdeq));
+}
+void require_sensible_starts(const ReasoningConfig& config) {
+  require_sensible(config, {});
+}
+
+}  // namespace deq::lab

@@ -1,0 +1,210 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <csignal>
+#include <fstream>
+#include <map>
+
+#include "deq/lab/base/errors.h"
+#include "deq/lab/tasks/experiment.h"
+#include "deq/nn/start_distance.h"
+#include "io/temporary_folder.h"
+#include "lab/train/gamma_controller.h"
+#include "lab/train/start_penalties.h"
+#include "lab/train/step_plan.h"
+#include "support/cells.h"
+#include "support/seed.h"
+#include "train/training_run.h"
+
+// What trainings add to their loss to shorten solves.
+
+namespace deq::lab {
+namespace {
+
+StepPlan plan_of(const Recipe& recipe, int64_t step) {
+  return plan_step(recipe, GammaController(recipe.jacobian.control, 0), step, 1000, 100);
+}
+
+TEST(StartPenaltyPlan, DrawsTheEvaluationsBeforeTheStep) {
+  Recipe recipe;
+  recipe.train.step_penalty = 0.5;
+  recipe.train.step_evals = 3;
+  std::map<int64_t, int> seen;
+  for (int64_t step = 0; step < 400; ++step) {
+    const auto plan = plan_of(recipe, step);
+    EXPECT_EQ(plan.step_penalty, 0.5);
+    EXPECT_EQ(plan.step_evals, plan_of(recipe, step).step_evals);
+    ++seen[plan.step_evals];
+  }
+  ASSERT_EQ(seen.size(), 4U);
+  for (const auto& [evals, count] : seen) {
+    EXPECT_TRUE(evals >= 0 && evals <= 3) << evals;
+    EXPECT_NEAR(count, 100, 60) << evals << ", to seven standard deviations";
+  }
+}
+
+TEST(StartPenaltyPlan, BeginsWithTheSolvesAndEvaluatesThemWhereItSteps) {
+  Recipe recipe;
+  recipe.train.pretrain.steps = 3;
+  recipe.train.start_penalty = 0.25;
+  EXPECT_EQ(plan_of(recipe, 2).start_penalty, 0);
+  EXPECT_EQ(plan_of(recipe, 3).start_penalty, 0.25);
+  EXPECT_EQ(plan_of(recipe, 3).how.replay, Replay::Automatic);
+  recipe.train.step_penalty = 1;
+  EXPECT_EQ(plan_of(recipe, 2).step_penalty, 0);
+  EXPECT_EQ(plan_of(recipe, 2).how.replay, Replay::Automatic);
+  EXPECT_EQ(plan_of(recipe, 3).how.replay, Replay::Off);
+}
+
+class StartPenaltiesTest : public test::Seeded {};
+
+TEST_F(StartPenaltiesTest, AreMeansOverSamplesAndSumsOverLayers) {
+  const auto problem = test::cell_problem(4, 6, 0.3, generator_);
+  const Picard solver{.tol = {.rtol = 1e-12}, .max_evals = 300};
+  Equilibrium layer(problem.cell, EquilibriumOptions{.forward = solver});
+  TaskPass pass;
+  for (int i = 0; i < 2; ++i) {
+    const auto start = torch::randn({4, 6}, generator_, test::f64());
+    pass.equilibria.push_back(layer->forward({problem.x}, {.start = {start}}));
+  }
+  StepPlan plan{.start_penalty = 1, .step_penalty = 1, .how = {.forward = solver}};
+  StartPenalties penalties;
+  for (const int64_t evals : {0, 1, 4}) {
+    plan.step_evals = evals;
+    const auto distances = penalties.of(pass, plan);
+    double start = 0, step = 0;
+    for (const auto& eq : pass.equilibria) {
+      start += start_distance(eq).mean().item<double>();
+      // Picard's way is f again and again.
+      auto z = eq.start();
+      for (int64_t k = 0; k < evals; ++k) z = eq.stepped_from(z);
+      step += step_distance(eq, z).mean().item<double>();
+    }
+    EXPECT_NEAR(distances.start.item<double>(), start, 1e-12 * start);
+    EXPECT_NEAR(distances.step.item<double>(), step, 1e-12 * step) << evals;
+    EXPECT_TRUE(distances.step.requires_grad());
+  }
+  const auto none = penalties.of(pass, StepPlan{});
+  EXPECT_FALSE(none.start.defined() || none.step.defined());
+}
+
+class StartsTraining : public ::testing::Test {
+ protected:
+  std::filesystem::path make(const std::string& name) const {
+    std::filesystem::create_directories(folder_.path() / name);
+    return folder_.path() / name;
+  }
+  static SyntheticConfig config() {
+    auto config = test::short_config();
+    config.train.step_penalty = 0.5;
+    config.train.step_evals = 3;
+    config.train.random_evals = {.low = -1, .high = 1};
+    config.train.start_noise = 0.2;
+    config.train.accumulation = 2;
+    config.train.pretrain = {.steps = 3, .layers = 2, .gamma = 0};
+    return config;
+  }
+
+  test::TemporaryFolder folder_;
+};
+
+TEST_F(StartsTraining, SaysTheDistanceOfTheStepsThatHadOne) {
+  test::TrainingRun run(config(), make("run"));
+  run.trainer.run();
+  for (const auto& line : run.of("train")) {
+    EXPECT_GT(number(line, "step_distance"), 0);
+    EXPECT_TRUE(std::isnan(number(line, "start_distance")));
+  }
+  // All steps of the second line on have it.
+  const auto line = run.of("train").at(3);
+  EXPECT_GT(number(line, "loss"), number(line, "task_loss") + 0.4 * number(line, "step_distance"));
+}
+
+TEST_F(StartsTraining, GoesOnToTheSameBits) {
+  test::TrainingRun straight(config(), make("straight"));
+  straight.trainer.run();
+  auto other = config();
+  other.train.step_evals = 0;
+  test::TrainingRun without(other, make("without"));
+  without.trainer.run();
+  EXPECT_FALSE(test::same_bits(straight.weights(), without.weights()));
+  for (const int64_t stop : {2, 5, 20, 41}) {
+    const auto folder = make("stopped-" + std::to_string(stop));
+    {
+      test::TrainingRun first(config(), folder);
+      first.interrupted = [&first, stop] { return first.task.passes() >= stop ? SIGTERM : 0; };
+      ASSERT_EQ(first.trainer.run(), TrainingEnd::Interrupted);
+    }
+    test::TrainingRun second(config(), folder);
+    second.trainer.resume();
+    ASSERT_EQ(second.trainer.run(), TrainingEnd::Finished);
+    EXPECT_TRUE(test::same_bits(second.weights(), straight.weights())) << "stopped at " << stop;
+  }
+}
+
+class StartsConfig : public ::testing::Test {
+ protected:
+  /// What is said about this configuration; empty: nothing.
+  std::string refusal(const std::string& experiment, const std::vector<std::string>& overrides) {
+    const auto path = folder_.path() / (experiment + ".toml");
+    std::ofstream(path) << "experiment = \"" << experiment << "\"\n"
+                        << (experiment == "synthetic" ? "" : "[data]\npath = \"data\"\n");
+    try {
+      read_experiment(path, overrides);
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  test::TemporaryFolder folder_;
+};
+
+TEST_F(StartsConfig, IsTakenWhereItCanWork) {
+  const std::vector<std::string> both{"train.start_penalty=0.1", "train.step_penalty=0.1",
+                                      "train.step_evals=2", "model.predicted_start=true"};
+  for (const char* experiment : {"vision", "language", "segmentation"}) {
+    EXPECT_EQ(refusal(experiment, both), "") << experiment;
+  }
+  for (const char* experiment : {"synthetic", "reasoning", "vision", "language", "segmentation"}) {
+    EXPECT_EQ(refusal(experiment, {"gradient.name=implicit", "train.step_penalty=0.1"}), "")
+        << experiment;
+  }
+  EXPECT_EQ(refusal("vision", {"model.name=monotone", "train.step_penalty=0.1"}), "");
+  EXPECT_EQ(refusal("vision", {"gradient.name=phantom", "train.step_penalty=0.1"}), "");
+}
+
+TEST_F(StartsConfig, SaysWhereItCannot) {
+  const std::string no_start =
+      ": this network has no start that could learn; model.predicted_start = true gives one to "
+      "mdeq, deq-transformer and the segmentation's network";
+  for (const char* experiment : {"synthetic", "vision", "language", "segmentation"}) {
+    EXPECT_EQ(refusal(experiment, {"train.start_penalty=0.1"}),
+              "train.start_penalty = 0.1" + no_start)
+        << experiment;
+  }
+  const std::string no_equilibrium =
+      ": this network has no equilibrium, so there is no solve to shorten";
+  EXPECT_EQ(refusal("vision", {"model.name=resnet", "train.step_penalty=2"}),
+            "train.step_penalty = 2" + no_equilibrium);
+  EXPECT_EQ(refusal("language", {"model.name=gpt2", "train.start_penalty=2"}),
+            "train.start_penalty = 2" + no_equilibrium);
+  const std::string no_solve =
+      ": with this gradient.name training takes a fixed number of steps and finds no equilibrium "
+      "to "
+      "measure a distance to";
+  for (const char* gradient : {"unrolled", "reversible"}) {
+    EXPECT_EQ(refusal("vision", {std::string("gradient.name=") + gradient,
+                                 "train.start_penalty=0.1", "model.predicted_start=true"}),
+              "train.start_penalty = 0.1" + no_solve);
+    EXPECT_EQ(
+        refusal("synthetic", {std::string("gradient.name=") + gradient, "train.step_penalty=0.1"}),
+        "train.step_penalty = 0.1" + no_solve);
+  }
+  EXPECT_EQ(refusal("synthetic", {"train.step_evals=2"}),
+            "train.step_evals = 2 does nothing without train.step_penalty");
+}
+
+}  // namespace
+}  // namespace deq::lab
