@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "data/plain_sudoku.h"
 #include "deq/core/error.h"
 #include "deq/lab/io/atomic_file.h"
 #include "io/temporary_folder.h"
@@ -73,6 +74,13 @@ TEST_P(SudokuTest, APuzzleHasOneAnswerAndNoDigitTooMany) {
   }
 }
 
+TEST_P(SudokuTest, IsWhatAPlainMakerMakes) {
+  const test::PlainSudoku plain(shape_);
+  for (uint64_t k = 0; k < 10; ++k) {
+    EXPECT_EQ(draw(k), plain.make(test::seed() + k)) << "key " << test::seed() + k;
+  }
+}
+
 TEST_P(SudokuTest, AnotherGuiseHasOneAnswerToo) {
   const auto puzzle = draw(0);
   std::set<PuzzleGrid> seen;
@@ -123,6 +131,14 @@ TEST(Sudoku, APublishedOne) {
                     "9635345286179"));
 }
 
+TEST(Sudoku, AKeysPuzzleStaysWhatItWas) {
+  const auto puzzle = make_sudoku({}, 0);
+  EXPECT_EQ(
+      puzzle.question,
+      grid_of("923....6.......5..65...2..3..859..7..6...4...3.......85..4...2......3...7..6....5"));
+  EXPECT_EQ(puzzle.rating, 4);
+}
+
 TEST(Sudoku, WhatIsNone) {
   auto twice = PuzzleGrid(81);
   twice[0] = twice[1] = 5;
@@ -150,6 +166,18 @@ TEST(SudokuSet, DoesNotDependOnThreadsAndHasNothingTwice) {
   EXPECT_EQ(questions.size(), one.size());
   more.seed += 1;
   EXPECT_NE(one, make_puzzles(more).puzzles);
+}
+
+TEST(SudokuSet, FewerAreTheFirstOfMore) {
+  const auto made = [](int64_t count) {
+    return make_puzzles(
+               {.wanted = SudokuWanted{.least_rating = 1}, .count = count, .seed = test::seed()})
+        .puzzles;
+  };
+  const auto all = made(70);
+  for (const int64_t count : {1, 15, 17, 33}) {
+    EXPECT_EQ(made(count), std::vector(all.begin(), all.begin() + count));
+  }
 }
 
 TEST(SudokuSet, HardOnesOnly) {
