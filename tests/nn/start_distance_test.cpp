@@ -111,6 +111,9 @@ TEST_F(StartDistance, ABudgetOfOneEvaluationLeavesNoGraphOfTheStart) {
 TEST_F(StartDistance, OfACellsOwnStartIsOne) {
   const auto eq = layer_->forward(problem_.x);
   EXPECT_TRUE(torch::equal(start_distance(eq), torch::ones({kStartBatch}, f64())));
+  // Nobody holds its memory: whoever asks gets another one.
+  const auto one = eq.start(), other = eq.start();
+  EXPECT_FALSE(one[0].is_alias_of(other[0]));
 }
 
 TEST_F(StartDistance, KnowsWhereNoiseLetTheSolveBegin) {
