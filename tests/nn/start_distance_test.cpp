@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/autograd.h>
-#include <torch/nn/modules/linear.h>
 #include <torch/optim/adam.h>
 
 #include "deq/core/error.h"
