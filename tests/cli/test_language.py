@@ -243,6 +243,8 @@ class Loops(LanguageTest):
 
 class Memory(LanguageTest):
     STEPS = settings(train__steps=12, train__eval_every_steps=6, train__checkpoints__every_steps=4)
+    LEARNED_STARTS = settings(model__predicted_start="true", train__start_penalty=0.2, train__step_penalty=0.1,
+                              train__step_evals=2)
 
     def test_the_same_bits_after_an_interruption(self):
         dropout = settings(model__dropout=0.2, model__attention_dropout=0.1)
@@ -252,6 +254,7 @@ class Memory(LanguageTest):
         for name, config, more in (("plain", self.config, []),
                                    ("parts", self.config, settings(train__accumulation=2)),
                                    ("dropout", self.config, dropout),
+                                   ("starts", self.config, dropout + self.LEARNED_STARTS),
                                    ("loops", self.looped(), dropout),
                                    ("recurrent", self.qrnn(), every_dropout),
                                    ("relational", self.relational(),
@@ -272,6 +275,7 @@ class Memory(LanguageTest):
         precise = settings(precision="float64")
         # The noise that a loop starts from is each process's own, as dropout is.
         for name, config, more in (("solved", self.config, []),
+                                   ("starts", self.config, self.LEARNED_STARTS),
                                    ("looped", self.looped(), settings(model__start_std=0)),
                                    ("recurrent", self.qrnn(), settings(model__activation_penalty=1)),
                                    ("relational", self.relational(), [])):

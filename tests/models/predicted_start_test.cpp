@@ -2,6 +2,9 @@
 #include <torch/autograd.h>
 #include <torch/optim/adam.h>
 
+#include <set>
+#include <string>
+
 #include "deq/core/precision.h"
 #include "deq/models/mdeq/mdeq.h"
 #include "deq/models/transformer/transformer.h"

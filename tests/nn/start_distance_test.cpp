@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/autograd.h>
-#include <torch/nn/modules/linear.h>
 #include <torch/optim/adam.h>
 
 #include "deq/core/error.h"
@@ -111,6 +110,9 @@ TEST_F(StartDistance, ABudgetOfOneEvaluationLeavesNoGraphOfTheStart) {
 TEST_F(StartDistance, OfACellsOwnStartIsOne) {
   const auto eq = layer_->forward(problem_.x);
   EXPECT_TRUE(torch::equal(start_distance(eq), torch::ones({kStartBatch}, f64())));
+  // Nobody holds its memory: whoever asks gets another one.
+  const auto one = eq.start(), other = eq.start();
+  EXPECT_FALSE(one[0].is_alias_of(other[0]));
 }
 
 TEST_F(StartDistance, KnowsWhereNoiseLetTheSolveBegin) {

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "lab/train/rank_sum.h"
 
 namespace deq::lab {
