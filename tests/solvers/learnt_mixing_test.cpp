@@ -6,6 +6,7 @@
 #include "deq/core/cuda.h"
 #include "deq/core/error.h"
 #include "deq/solvers/solver.h"
+#include "solvers/device_methods.h"
 #include "support/maps.h"
 #include "support/mixed_map.h"
 #include "support/seed.h"
@@ -177,6 +178,12 @@ TEST_F(LearntMixingTest, AutocastLeavesItAlone) {
   const auto solution = Solver(options).solve({.f = problem.map}, start);
   at::autocast::set_autocast_enabled(torch::kCPU, false);
   EXPECT_TRUE(solution.z.equal(expected.z));
+}
+
+TEST_F(LearntMixingTest, TheHostDrivesItsSolves) {
+  // The decisions of a solve on a device know no rules.
+  EXPECT_NE(make_device_method(Anderson{}), nullptr);
+  EXPECT_EQ(make_device_method(Anderson{.mixing = some_mixing({}, generator_).ptr()}), nullptr);
 }
 
 TEST_F(LearntMixingTest, OnAGpuItTakesTheSameSteps) {
