@@ -57,6 +57,7 @@ from deq.jacobian import (  # noqa: E402
     tangent,
 )
 from deq.layer import Cell, Equilibrium, fixed_point, path_distance, start_distance, step_distance  # noqa: E402
+from deq.mixing import LearntMixing, mixing_loss  # noqa: E402
 from deq.runs import load, read_metrics, report  # noqa: E402
 from deq.stream import Stream  # noqa: E402
 from deq.torchdeq import get_deq  # noqa: E402
@@ -77,6 +78,7 @@ __all__ = [
     "Implicit",
     "JacobianFree",
     "LimitedBroyden",
+    "LearntMixing",
     "LinearSchedule",
     "Linearization",
     "NewtonKrylov",
@@ -111,6 +113,7 @@ __all__ = [
     "jacobian_penalty",
     "linsley_penalty",
     "load",
+    "mixing_loss",
     "models",
     "path_distance",
     "read_metrics",

@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
+from deq.mixing import LearntMixing
+
 __version__: str
 torch_version: str
 
@@ -91,6 +93,7 @@ class Anderson:
         ridge: float = 1e-08,
         ridge_scale: RidgeScale = "relative",
         restart_factor: float = 100.0,
+        mixing: Optional[LearntMixing] = None,
         max_evals: int = 40,
         atol: float = 0.0,
         rtol: float = 0.001,
@@ -106,6 +109,7 @@ class Anderson:
         ridge: float = ...,
         ridge_scale: RidgeScale = ...,
         restart_factor: float = ...,
+        mixing: Optional[LearntMixing] = ...,
         max_evals: int = ...,
         atol: float = ...,
         rtol: float = ...,
@@ -128,6 +132,8 @@ class Anderson:
     def ridge_scale(self) -> RidgeScale: ...
     @property
     def restart_factor(self) -> float: ...
+    @property
+    def mixing(self) -> Optional[LearntMixing]: ...
     @property
     def max_evals(self) -> int: ...
     @property
@@ -965,6 +971,14 @@ class LayerStream:
     @property
     def cost(self) -> StreamCost: ...
 
+class LearntMixingCore:
+    def __init__(self, memory: int, hidden: int, generator: Optional[torch.Generator]) -> None: ...
+    def named_parameters(self) -> list[tuple[str, Tensor]]: ...
+    def named_buffers(self) -> list[tuple[str, Tensor]]: ...
+
+def mixing_loss(
+    f: Callable[[Tensor], Tensor], z0: Tensor, z_star: Tensor, solver: Anderson, closeness: float
+) -> Tensor: ...
 def path_distance(eq: Equilibrated, solver: Solver, generator: Optional[torch.Generator]) -> Tensor: ...
 def start_distance(eq: Equilibrated) -> Tensor: ...
 def step_distance(eq: Equilibrated, start: Sequence[Tensor]) -> Tensor: ...

@@ -14,6 +14,7 @@ void bind_reports(py::module_& module);
 void bind_jacobian(py::module_& module);
 void bind_kernels(py::module_& module);
 void bind_layer(py::module_& module);
+void bind_mixing(py::module_& module);
 void bind_models(py::module_& module);
 
 }  // namespace deq::python

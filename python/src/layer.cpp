@@ -277,6 +277,14 @@ void bind_layer(py::module_& module) {
         return computed([&] { return step_distance(eq, start); });
       },
       py::arg("eq"), py::arg("start"));
+  module.def(
+      "mixing_loss",
+      [](const py::object& f, const torch::Tensor& z0, const torch::Tensor& z_star,
+         const Anderson& solver, double closeness) {
+        const auto map = map_of(f);
+        return computed([&] { return mixing_loss(map, z0, z_star, solver, closeness); });
+      },
+      py::arg("f"), py::arg("z0"), py::arg("z_star"), py::arg("solver"), py::arg("closeness"));
 
   module.def(
       "why_not_replayed",

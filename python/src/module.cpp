@@ -14,6 +14,7 @@ PYBIND11_MODULE(_core, module) {
   deq::python::bind_jacobian(module);
   deq::python::bind_kernels(module);
   deq::python::bind_layer(module);
+  deq::python::bind_mixing(module);
   deq::python::bind_models(module);
   module.attr("__version__") = DEQ_VERSION;
   module.attr("torch_version") = DEQ_BUILT_WITH_TORCH;

@@ -131,7 +131,9 @@ void bind_solvers(py::module_& module) {
       .field(
           "ridge_scale", [](auto& o) -> auto& { return o.ridge_scale; })
       .field(
-          "restart_factor", [](auto& o) -> auto& { return o.restart_factor; });
+          "restart_factor", [](auto& o) -> auto& { return o.restart_factor; })
+      .field(
+          "mixing", [](auto& o) -> auto& { return o.mixing; });
   add_common(anderson);
 
   auto broyden =

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -69,6 +70,7 @@ std::optional<std::string> read(py::handle from, int64_t& to);
 std::optional<std::string> read(py::handle from, bool& to);
 std::optional<std::string> read(py::handle from, std::optional<int64_t>& to);
 std::optional<std::string> read(py::handle from, Replay& to);
+std::optional<std::string> read(py::handle from, std::shared_ptr<MixingRule>& to);
 
 template <class Value>
 std::optional<std::string> read(py::handle from, std::vector<Value>& to) {
@@ -136,6 +138,9 @@ std::optional<std::string> read(py::handle from, std::optional<std::variant<Kind
   to = std::move(value);
   return {};
 }
+
+/// The deq.LearntMixing that was read, or None.
+py::object written(const std::shared_ptr<MixingRule>& value);
 
 template <class Value>
 py::object written(const Value& value) {

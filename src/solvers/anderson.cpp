@@ -1,5 +1,7 @@
 #include <utility>
 
+#include "core/require.h"
+#include "deq/solvers/mixing_rule.h"
 #include "kernels/history/history.h"
 #include "solvers/anderson_weights.h"
 #include "solvers/methods.h"
@@ -12,10 +14,17 @@
 //
 // A step adds one row to [gᵢ·gⱼ]: the dots of the new g with the old ones, which the driver
 // computes in the pass that makes g. Slots are used in turn. A sample that restarts forgets its
-// older slots; the slabs stay for the others.
+// older slots; the slabs stay for the others. A mixing rule is told all this and answers with
+// another α and a β for every sample.
 
 namespace deq {
 namespace {
+
+void require_like(const torch::Tensor& got, const torch::Tensor& expected) {
+  require(got.sizes() == expected.sizes() && got.options().type_equal(expected.options()),
+          "a mixing rule returned {} of {} on {}, must be {} of Double on the host", got.sizes(),
+          got.scalar_type(), got.device().str(), expected.sizes());
+}
 
 class AndersonMethod final : public Method {
  public:
@@ -37,7 +46,7 @@ class AndersonMethod final : public Method {
   void step(Iteration& it) override {
     remember(it);
     const auto slots = static_cast<int64_t>(f_.size());
-    const bool mixes = options_.beta != 1.0;
+    const bool mixes = options_.beta != 1.0 || options_.mixing;
     // The combination's rows: every f, then (when β ≠ 1) every g, then z for the frozen samples.
     std::vector<torch::Tensor> rows = f_;
     if (mixes) rows.insert(rows.end(), g_.begin(), g_.end());
@@ -45,6 +54,14 @@ class AndersonMethod final : public Method {
     const auto z_row = static_cast<int64_t>(rows.size()) - 1;
     auto coefficients = torch::zeros({it.batch(), z_row + 1}, torch::kDouble);
     auto c = coefficients.accessor<double, 2>();
+    const auto take = [&](int64_t b, int64_t used, const double* alpha, double beta) {
+      for (int64_t i = 0; i < used; ++i) {
+        const int64_t slot = slot_of_age(i);
+        c[b][slot] = alpha[i];
+        if (mixes) c[b][slots + slot] = (beta - 1.0) * alpha[i];
+      }
+    };
+    auto asked = options_.mixing ? empty_history(it.batch()) : MixingHistory();
     for (int64_t b = 0; b < it.batch(); ++b) {
       if (!it.active(b)) {
         c[b][z_row] = 1.0;
@@ -55,11 +72,22 @@ class AndersonMethod final : public Method {
           anderson_weights(rules_, steps_, gram(b), history, system_.data(), alpha_.data());
       it.report().restarts += std::exchange(history.restarts, 0);
       it.report().ridge_raises += std::exchange(history.ridge_raises, 0);
-      for (int64_t i = 0; i < used; ++i) {
-        const int64_t slot = older_slot((steps_ - 1) % options_.memory, i, options_.memory);
-        const double alpha = alpha_[static_cast<size_t>(i)];
-        c[b][slot] = alpha;
-        if (mixes) c[b][slots + slot] = (options_.beta - 1.0) * alpha;
+      if (options_.mixing) {
+        tell(b, used, asked);
+      } else {
+        take(b, used, alpha_.data(), options_.beta);
+      }
+    }
+    if (options_.mixing) {
+      const auto chosen = options_.mixing->weights(asked);
+      require_like(chosen.alpha, asked.alpha);
+      require_like(chosen.beta, asked.alpha.select(1, 0));
+      const auto alpha = chosen.alpha.contiguous(), beta = chosen.beta.contiguous();
+      for (int64_t b = 0; b < it.batch(); ++b) {
+        if (!it.active(b)) continue;
+        take(b, histories_[static_cast<size_t>(b)].length,
+             alpha.const_data_ptr<double>() + b * options_.memory,
+             beta.const_data_ptr<double>()[b]);
       }
     }
     auto next = it.slab();
@@ -95,6 +123,32 @@ class AndersonMethod final : public Method {
       if (!it.active(b)) continue;
       remember_residual(rules_, steps_, it.squared_norm(b), it.dots(b), it.residual(b), gram(b),
                         histories_[static_cast<size_t>(b)]);
+    }
+  }
+
+  int64_t slot_of_age(int64_t age) const {
+    return older_slot((steps_ - 1) % options_.memory, age, options_.memory);
+  }
+
+  /// What a rule is told, with a history of one residual for the samples that rest.
+  MixingHistory empty_history(int64_t batch) const {
+    const int64_t m = options_.memory;
+    return {.gram = torch::zeros({batch, m, m}, torch::kDouble),
+            .length = torch::ones({batch}, torch::kLong),
+            .alpha = torch::zeros({batch, m}, torch::kDouble),
+            .beta = options_.beta,
+            .step = steps_};
+  }
+
+  /// The sample's history and its least-squares weights, those in alpha_.
+  void tell(int64_t b, int64_t used, MixingHistory& asked) {
+    asked.length.accessor<int64_t, 1>()[b] = used;
+    auto told = asked.gram.accessor<double, 3>()[b];
+    auto alpha = asked.alpha.accessor<double, 2>()[b];
+    for (int64_t i = 0; i < used; ++i) {
+      const double* row = gram(b) + slot_of_age(i) * options_.memory;
+      for (int64_t j = 0; j < used; ++j) told[i][j] = row[slot_of_age(j)];
+      alpha[i] = alpha_[static_cast<size_t>(i)];
     }
   }
 

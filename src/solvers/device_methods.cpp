@@ -214,7 +214,7 @@ std::unique_ptr<DeviceMethod> make(const Picard& options) {
 }
 
 std::unique_ptr<DeviceMethod> make(const Anderson& options) {
-  if (options.memory > kMaxAndersonMemory) return nullptr;
+  if (options.memory > kMaxAndersonMemory || options.mixing) return nullptr;
   return std::make_unique<DeviceAnderson>(options);
 }
 

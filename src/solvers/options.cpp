@@ -1,6 +1,7 @@
 #include "deq/solvers/options.h"
 
 #include "core/require.h"
+#include "deq/solvers/mixing_rule.h"
 
 namespace deq {
 namespace {
@@ -25,6 +26,9 @@ void check(const Anderson& o) {
   require(o.beta > 0 && o.beta <= 1, "anderson: beta = {:g}, must be in (0, 1]", o.beta);
   require(o.ridge >= 0, "anderson: ridge = {:g}, must be ≥ 0", o.ridge);
   require(o.restart_factor > 1, "anderson: restart_factor = {:g}, must be > 1", o.restart_factor);
+  require(!o.mixing || o.mixing->memory() == o.memory,
+          "anderson: mixing was made for memory = {}, memory is {}",
+          o.mixing ? o.mixing->memory() : 0, o.memory);
 }
 
 void check(const Broyden& o) {

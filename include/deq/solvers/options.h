@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string_view>
 #include <variant>
 
@@ -10,6 +11,8 @@
 // least 1, trial points and probes included. Options are validated when a Solver is made of them.
 
 namespace deq {
+
+class MixingRule;
 
 /// z ← z + damping·(f(z) − z). Needs no memory; converges where the Jacobian's spectral radius is
 /// < 1.
@@ -35,6 +38,9 @@ struct Anderson {
   /// A sample whose residual exceeds this many times its smallest since the last restart starts
   /// anew. > 1.
   double restart_factor = 100.0;
+  /// What chooses α and β in place of the smallest residual and `beta`, a LearntMixing for one,
+  /// made for this memory. Its solves read their sums on the host, on a GPU too.
+  std::shared_ptr<MixingRule> mixing{};
   Tolerance tol{};
   int64_t max_evals = 40;
   Guards guards{};

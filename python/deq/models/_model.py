@@ -13,6 +13,7 @@ from typing_extensions import Self
 
 from deq import _core
 from deq._replay import ReplayNotice
+from deq._shared import Shared
 from deq._core import EquilibriumOptions, EquilibriumPlan
 
 _EQUILIBRIUM = tuple(EquilibriumOptions().to_dict())
@@ -36,12 +37,11 @@ _OPTIONS = {
 }
 
 
-class Model(torch.nn.Module):
+class Model(Shared):
     """What the models here have in common."""
 
     options_type: Any  # one of _core's classes of options
     core_type: Any  # one of _core's models
-    core: Any
     classes: list[str]  # what deq.load() knows of the data
 
     def __init__(self, generator: Optional[torch.Generator] = None, **options: Any) -> None:
@@ -50,50 +50,11 @@ class Model(torch.nn.Module):
         self.options = self.options_type(**options)
         self.plan = EquilibriumPlan(EquilibriumOptions(**plan))
         self._notice = ReplayNotice(plan.get("replay"))
-        self.core = self.core_type(self.options, generator)
-        self._shared: list[tuple[dict[str, Optional[Tensor]], str, Tensor, str]] = []
-        for name, tensor in self.core.named_parameters():
-            tensor._is_param = True  # what makes a tensor a torch.nn.Parameter
-            owner, own_name = _owner(self, name)
-            owner._parameters[own_name] = tensor
-            self._shared.append((owner._parameters, own_name, tensor, name))  # type: ignore[arg-type]
-        for name, tensor in self.core.named_buffers():
-            owner, own_name = _owner(self, name)
-            owner._buffers[own_name] = tensor
-            self._shared.append((owner._buffers, own_name, tensor, name))
+        self._share(self.core_type(self.options, generator))
 
     def train(self, mode: bool = True) -> Self:
         self.core.train(mode)
         return super().train(mode)
-
-    def _apply(self, fn: Any, recurse: bool = True) -> Self:
-        """A parameter keeps its tensor when it is moved or converted; a buffer is made to."""
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        for name, tensor in self.core.named_buffers():
-            owner, own_name = _owner(self, name)
-            moved = owner._buffers[own_name]
-            assert moved is not None
-            tensor.data = moved
-            owner._buffers[own_name] = tensor
-        return self
-
-    def _require_shared(self) -> None:
-        """C++ computes with the tensors that it made, whatever Python puts in their stead."""
-        for tensors, own_name, tensor, name in self._shared:
-            if tensors.get(own_name) is not tensor:
-                raise _core.Error(
-                    f"{name} is another tensor than the one that the model computes with: write into that one, by "
-                    "load_state_dict() or copy_(), and leave it where it is"
-                )
-
-    def load_state_dict(self, state_dict: Any, strict: bool = True, assign: bool = False) -> Any:
-        """As a module's, but for `assign`: the tensors here are those that C++ computes with."""
-        if assign:
-            raise _core.Error(
-                "load_state_dict(assign=True) would give the model tensors that C++ does not compute with: load without "
-                "assign, which copies, and move the model with to()"
-            )
-        return super().load_state_dict(state_dict, strict)
 
     def config(self) -> dict[str, Any]:
         """The options that make such a model again, as plain values."""
@@ -103,9 +64,9 @@ class Model(torch.nn.Module):
         """Writes config.json, with the options of the equilibrium too, and model.safetensors; needs the package
         safetensors."""
         save_file = safetensors("save_pretrained").torch.save_file
+        config = {"model": type(self).__name__, **self.config(), "equilibrium": _plain(self.plan.options)}
         folder = pathlib.Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        config = {"model": type(self).__name__, **self.config(), "equilibrium": _plain(self.plan.options)}
         (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
         save_file({name: tensor.contiguous() for name, tensor in self.state_dict().items()}, folder / "model.safetensors")
 
@@ -164,6 +125,8 @@ def _made_again(
 
 def _plain(options: Any) -> Any:
     """Options as what JSON has: those inside of others with the name of their class."""
+    if isinstance(options, torch.nn.Module):
+        raise _core.Error(f"save_pretrained writes no {type(options).__name__}: save its state_dict() by itself")
     if not hasattr(options, "to_dict"):
         return options
     fields = {name: _plain(value) for name, value in options.to_dict().items()}
@@ -199,15 +162,3 @@ def _hub(who: str) -> Any:
             f'{who}: the hub needs huggingface_hub: run `python -m pip install "libdeq[hub]"`'
         ) from None
     return huggingface_hub
-
-
-def _owner(root: torch.nn.Module, name: str) -> tuple[torch.nn.Module, str]:
-    """The module that a dotted name belongs to, made where it is not there yet, and its last part."""
-    *path, own_name = name.split(".")
-    for part in path:
-        if part not in root._modules:
-            root._modules[part] = torch.nn.Module()
-        child = root._modules[part]
-        assert child is not None
-        root = child
-    return root, own_name
