@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """How the multiscale DEQ's time and memory grow, with torchdeq's beside them in the same run.
 
-    python3 benchmarks/scaling.py measure [--device cuda] [--precision bfloat16] [--out scaling.jsonl]
-    python3 benchmarks/scaling.py draw [--out scaling.jsonl] [--figure scaling.svg]
+    python3 benchmarks/scaling.py measure FILE [--device cuda] [--precision bfloat16]
+    python3 benchmarks/scaling.py draw FILE FIGURE
 
 Around one model (96 images of 32×32, 32 channels in the finest scale, 8 + 8 evaluations) one thing at a time grows:
-images, evaluations, the side of the images and with it the state, channels. Points are appended one by one, and those
+images, evaluations, the side of the images and with it the state, channels. Points are appended to FILE (JSON lines) one by one, and those
 that are there are not measured again. `measure` needs a release build (make build) and a Python with torch and
 torchdeq, `draw` one with matplotlib.
 """
@@ -111,14 +111,15 @@ def known(path):
 
 
 def measure(arguments):
-    done = {(line["program"], *(line[key] for key in BASE)) for line in known(arguments.out)}
+    where = {"device": arguments.device, "precision": arguments.precision}
+    done = {tuple(line[key] for key in ("program", *where, *BASE)) for line in known(arguments.file)}
     programs = {"libdeq": libdeq, "torchdeq": lambda point, given: Torchdeq(point, given).measure()}
     for point in points():
         for program, numbers_of in programs.items():
-            if (program, *point.values()) in done:
+            if (program, *where.values(), *point.values()) in done:
                 continue
-            line = {"program": program, **point, **numbers_of(point, arguments)}
-            with arguments.out.open("a") as file:
+            line = {"program": program, **where, **point, **numbers_of(point, arguments)}
+            with arguments.file.open("a") as file:
                 file.write(json.dumps(line) + "\n")
             print(line, flush=True)
 
@@ -143,7 +144,7 @@ def draw(arguments):
     # The same file for the same numbers, whenever it is drawn.
     plt.rcParams.update({"svg.hashsalt": "libdeq", "svg.fonttype": "none", "font.size": 9, "axes.grid": True,
                          "grid.alpha": 0.3, "axes.spines.top": False, "axes.spines.right": False})
-    lines = known(arguments.out)
+    lines = known(arguments.file)
     figure, rows = plt.subplots(len(PANELS), len(SWEEPS), figsize=(13, 8), layout="constrained", sharex="col",
                                 sharey="row")
     for (key, title), row in zip(PANELS.items(), rows):
@@ -165,15 +166,20 @@ def draw(arguments):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("what", choices=("measure", "draw"))
-    parser.add_argument("--deq", type=pathlib.Path, default=ROOT / "build/release/bin/deq")
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--precision", default="float32", help="libdeq's")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "docs/results/scaling.jsonl")
-    parser.add_argument("--figure", type=pathlib.Path, default=ROOT / "docs/results/scaling.svg")
+    commands = parser.add_subparsers(required=True)
+    measuring = commands.add_parser("measure")
+    measuring.add_argument("file", type=pathlib.Path)
+    measuring.add_argument("--deq", type=pathlib.Path, default=ROOT / "build/release/bin/deq")
+    measuring.add_argument("--device", default="cpu")
+    measuring.add_argument("--precision", default="float32", help="libdeq's")
+    measuring.add_argument("--repeats", type=int, default=3)
+    measuring.set_defaults(run=measure)
+    drawing = commands.add_parser("draw")
+    drawing.add_argument("file", type=pathlib.Path, help="what was measured on one device in one precision")
+    drawing.add_argument("figure", type=pathlib.Path)
+    drawing.set_defaults(run=draw)
     arguments = parser.parse_args()
-    measure(arguments) if arguments.what == "measure" else draw(arguments)
+    arguments.run(arguments)
 
 
 if __name__ == "__main__":

@@ -228,7 +228,7 @@ def path_distance(eq: Equilibrated, solver: SolverOptions, *, generator: Optiona
 @outside_of_compilers
 def start_distance(eq: Equilibrated) -> Tensor:
     """‖z₀ − z*‖² / ‖z*‖² of every sample, [B], where z₀ is where the solve began and z* what it found, without its graph:
-    what a predicted start is trained with. Gradients reach the start alone, which `z0` or a cell's `initial_state` gave."""
+    what a predicted start is trained with. Gradients reach the start and what it is made from, not f;  `z0` or a cell's `initial_state` gave."""
     return _core.start_distance(_checked(eq))
 
 

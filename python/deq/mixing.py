@@ -15,7 +15,8 @@ from deq._shared import Shared
 class LearntMixing(Shared):
     """Corrects α and β of Anderson's steps by a small network, whose inputs are angles and relative lengths of the
     residuals: one serves states of every size. A new one changes nothing, to the bit. Give it to a solver of the same
-    memory, `Anderson(mixing=...)`, and train its parameters by `mixing_loss`."""
+    memory, `Anderson(mixing=...)`, and train its parameters by `mixing_loss`. Solves read the
+    parameters that it was made with, in place: others put in their place are not seen."""
 
     def __init__(self, memory: int = 6, hidden: int = 32, generator: Optional[torch.Generator] = None) -> None:
         super().__init__()

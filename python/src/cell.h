@@ -47,6 +47,8 @@ class PythonCell final : public Cell {
   explicit PythonCell(const CellFunctions& functions);
 
   State initial_state(const Inputs& inputs) override;
+  /// What a function of Python's does is not known.
+  bool draws_start() const override { return static_cast<bool>(initial_state_); }
   Context prepare(const Inputs& inputs) override;
   State step(const State& z, const Context& context) override;
   std::optional<ReplayKey> replay_key() const override;

@@ -9,6 +9,7 @@
 #include "core/require.h"
 #include "deq/core/linearization.h"
 #include "deq/solvers/mixing_rule.h"
+#include "solvers/anderson_weights.h"
 #include "solvers/evaluate.h"
 
 // With e the evaluations, zₖ the iterate that the k-th has led to, α̂ its least-squares weights, and
@@ -52,12 +53,13 @@ torch::Tensor frozen_step(const Map& f, const torch::Tensor& z) {
                            c10::make_intrusive<LinearizationCapsule>(Linearization(at, image)));
 }
 
-/// As anderson_weights of solvers/anderson_weights.h, for systems that are not singular.
+/// As anderson_weights of solvers/anderson_weights.h, which raises the ridge only where it must.
 torch::Tensor least_squares(const torch::Tensor& gram, const Anderson& solver) {
   const auto mean_diagonal = gram.diagonal(0, 1, 2).mean(1).clamp_min(1e-300).view({-1, 1, 1});
   const auto unit = torch::eye(gram.size(1), gram.options());
   const bool relative = solver.ridge_scale == RidgeScale::Relative;
-  const auto ridge = relative ? solver.ridge * unit : solver.ridge * unit / mean_diagonal;
+  const auto scale = relative ? torch::ones_like(mean_diagonal) : mean_diagonal.reciprocal();
+  const auto ridge = (solver.ridge * scale).clamp_min(kLeastRidge) * unit;
   const auto ones = torch::ones({gram.size(0), gram.size(1)}, gram.options());
   const auto alpha =
       torch::linalg_solve(gram / mean_diagonal + ridge, ones.unsqueeze(2)).squeeze(2);

@@ -47,7 +47,8 @@ class AndersonMethod final : public Method {
     remember(it);
     const auto slots = static_cast<int64_t>(f_.size());
     const bool mixes = options_.beta != 1.0 || options_.mixing;
-    // The combination's rows: every f, then (when β ≠ 1) every g, then z for the frozen samples.
+    // The combination's rows: every f, then (when β ≠ 1 or a rule chooses) every g, then z for the
+    // frozen samples.
     std::vector<torch::Tensor> rows = f_;
     if (mixes) rows.insert(rows.end(), g_.begin(), g_.end());
     rows.push_back(it.z());

@@ -71,6 +71,9 @@ DEQ_HOST_DEVICE bool normalise_weights(double* alpha, int64_t n) {
   return true;
 }
 
+/// What a ridge is raised to at least, times the mean diagonal.
+inline constexpr double kLeastRidge = 1e-14;
+
 /// The weights α of the newest slots, the newest first; returns how many. Where the system is
 /// singular the ridge grows; where that does not help the history restarts, and the plain step
 /// remains. `alpha` has room for `memory` numbers and `system` for their square.
@@ -94,7 +97,7 @@ DEQ_HOST_DEVICE int64_t anderson_weights(const AndersonRules& rules, int64_t ste
     }
     if (solve_positive_definite(system, alpha, n) && normalise_weights(alpha, n)) return n;
     if (!(ridge < mean_diagonal) || n == 1) break;
-    ridge = std::max(kRidgeGrowth * ridge, 1e-14 * mean_diagonal);
+    ridge = std::max(kRidgeGrowth * ridge, kLeastRidge * mean_diagonal);
     ++history.ridge_raises;
   }
   if (n > 1) {

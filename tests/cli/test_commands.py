@@ -202,6 +202,8 @@ class Bench(ProgramTest):
         self.assertAlmostEqual(flops["narrow"] / flops[""], 1 / 4, delta=0.001)
         self.assertAlmostEqual(flops["small"] / flops[""], 1 / 4, delta=0.001)
         self.assertIn("groups", self.refused(*tiny, "--channels", "12", "--groups", "5"))
+        self.assertIn("must be a multiple of 2", self.refused(*tiny, "--size", "33"))
+        self.assertIn("at most 65536", self.refused(*tiny, "--channels", 2**61))
         self.assertIn("must be a whole number above zero", self.deq(*tiny, "--size", "0", status=2).stderr)
 
     def explicit(self, *arguments):

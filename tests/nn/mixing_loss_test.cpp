@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <torch/optim/adam.h>
 
+#include <cmath>
+
 #include "deq/core/error.h"
 #include "deq/nn/equilibrium.h"
 #include "deq/solvers/learnt_mixing.h"
@@ -183,6 +185,21 @@ TEST_F(MixingLoss, ALayerServesItAndIsReplayed) {
   for (size_t i = 0; i < expected.size(); ++i) {
     EXPECT_LT(test::relative_difference(evaluated[i], expected[i]), 1e-8) << i;
     EXPECT_LT(test::relative_difference(replayed[i], expected[i]), 1e-8) << i;
+  }
+}
+
+TEST_F(MixingLoss, IsFiniteWhereResidualsDependOnEachOther) {
+  solver_.ridge = 0;
+  solver_.max_evals = 40;
+  for (const auto scale : {RidgeScale::Relative, RidgeScale::Absolute}) {
+    solver_.ridge_scale = scale;
+    for (const auto& start : {start_, problem_.z_star}) {
+      const auto loss = mixing_loss(problem_.map, start, problem_.z_star, solver_);
+      EXPECT_TRUE(std::isfinite(loss.item<double>()));
+      for (const auto& gradient : torch::autograd::grad({loss}, mixing_->parameters())) {
+        EXPECT_TRUE(torch::isfinite(gradient).all().item<bool>());
+      }
+    }
   }
 }
 

@@ -69,10 +69,9 @@ TEST_F(StartPenaltiesTest, AreMeansOverSamplesAndSumsOverLayers) {
     pass.equilibria.push_back(layer->forward({problem.x}, {.start = {start}}));
   }
   StepPlan plan{.start_penalty = 1, .step_penalty = 1, .how = {.forward = solver}};
-  StartPenalties penalties;
   for (const int64_t evals : {0, 1, 4}) {
     plan.step_evals = evals;
-    const auto distances = penalties.of(pass, plan);
+    const auto distances = start_penalties(pass, plan);
     double start = 0, step = 0;
     for (const auto& eq : pass.equilibria) {
       start += start_distance(eq).mean().item<double>();
@@ -85,7 +84,7 @@ TEST_F(StartPenaltiesTest, AreMeansOverSamplesAndSumsOverLayers) {
     EXPECT_NEAR(distances.step.item<double>(), step, 1e-12 * step) << evals;
     EXPECT_TRUE(distances.step.requires_grad());
   }
-  const auto none = penalties.of(pass, StepPlan{});
+  const auto none = start_penalties(pass, StepPlan{});
   EXPECT_FALSE(none.start.defined() || none.step.defined());
 }
 
@@ -143,7 +142,7 @@ TEST_F(StartsTraining, GoesOnToTheSameBits) {
   }
 }
 
-class StartsConfig : public ::testing::Test {
+class ConfigOfSteps : public ::testing::Test {
  protected:
   /// What is said about this configuration; empty: nothing.
   std::string refusal(const std::string& experiment, const std::vector<std::string>& overrides) {
@@ -161,7 +160,7 @@ class StartsConfig : public ::testing::Test {
   test::TemporaryFolder folder_;
 };
 
-TEST_F(StartsConfig, IsTakenWhereItCanWork) {
+TEST_F(ConfigOfSteps, IsTakenWhereItCanWork) {
   const std::vector<std::string> both{"train.start_penalty=0.1", "train.step_penalty=0.1",
                                       "train.step_evals=2", "model.predicted_start=true"};
   for (const char* experiment : {"vision", "language", "segmentation"}) {
@@ -175,7 +174,7 @@ TEST_F(StartsConfig, IsTakenWhereItCanWork) {
   EXPECT_EQ(refusal("vision", {"gradient.name=phantom", "train.step_penalty=0.1"}), "");
 }
 
-TEST_F(StartsConfig, SaysWhereItCannot) {
+TEST_F(ConfigOfSteps, SaysWhereItCannot) {
   const std::string no_start =
       ": this network has no start that could learn; model.predicted_start = true gives one to "
       "mdeq, deq-transformer and the segmentation's network";
@@ -204,6 +203,12 @@ TEST_F(StartsConfig, SaysWhereItCannot) {
   }
   EXPECT_EQ(refusal("synthetic", {"train.step_evals=2"}),
             "train.step_evals = 2 does nothing without train.step_penalty");
+}
+
+TEST_F(ConfigOfSteps, ABlendHasSteps) {
+  EXPECT_EQ(refusal("synthetic", {"train.switch.blended=true"}),
+            "train.switch.blended = true does nothing without train.switch.steps");
+  EXPECT_EQ(refusal("synthetic", {"train.switch.blended=true", "train.switch.steps=5"}), "");
 }
 
 }  // namespace

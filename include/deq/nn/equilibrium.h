@@ -93,12 +93,12 @@ class Equilibrated {
   /// a penalty made from it with the loss and call backward() once.
   const Linearization& linearization() const;
 
-  /// z₀, with its graph where it has one, as a predicted start does. A cell's own start without a
-  /// graph is not kept but made again, so a cell that draws it draws anew.
+  /// z₀, with its graph where it has one, as a predicted start does.
   State start() const;
 
   /// f(z), with gradients to z and, of a pass with gradients, to all that f depends on. Error where
-  /// the pass was replayed in training mode: prepare() would draw anew.
+  /// the pass was replayed in training mode: prepare() would draw anew. Not from several threads at
+  /// once.
   State stepped_from(const State& z) const;
 
   /// What `solver` finds for the same f from another start, without gradients. In training mode

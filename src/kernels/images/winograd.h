@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/common/vectorised.h"
 
@@ -19,12 +20,24 @@ namespace deq::kernels::winograd {
 
 inline constexpr int64_t kOut = 4, kIn = 6, kPoints = kIn * kIn;  // of a tile's edge; of its inputs
 inline constexpr int64_t kLanes = 8;                              // channels of a vector
-inline constexpr int64_t kPanel = 3;   // vectors of output channels that a product accumulates
 inline constexpr int64_t kBlock = 16;  // tiles that are transformed together, to stay in the cache
 
 inline constexpr float kP = 0.70710678F, kQ = 1.41421356F;
 
+// Of channels that may lie anywhere. A template's argument would lose its alignment, so templates
+// take the width.
 using Vector = float __attribute__((vector_size(kLanes * sizeof(float)), aligned(4)));
+using WideVector = float __attribute__((vector_size(2 * kLanes * sizeof(float)), aligned(4)));
+template <int64_t kWidth>
+struct VectorOf {
+  using Type = Vector;
+};
+template <>
+struct VectorOf<2 * kLanes> {
+  using Type = WideVector;
+};
+template <int64_t kWidth>
+using Lanes = typename VectorOf<kWidth>::Type;
 #define DEQ_INLINE [[gnu::always_inline]] inline
 
 /// A batch of images. Channels in and out are multiples of kLanes; x has its own distance between
@@ -52,11 +65,13 @@ DEQ_INLINE Tile tile_at(const Shape& shape, int64_t index) {
 }
 
 /// r = Bᵀ d for one column of six, `step` apart in d and in r.
-DEQ_INLINE void transform_in(const Vector* d, Vector* r, int64_t step) {
-  const Vector d1 = d[step], d2 = d[2 * step], d3 = d[3 * step], d4 = d[4 * step];
-  const Vector even_p = d4 - 2.0F * d2, odd_p = kP * (d3 - 2.0F * d1);
-  const Vector even_q = d4 - 0.5F * d2, odd_q = kQ * (d3 - 0.5F * d1);
-  const Vector first = d[0] - 2.5F * d2 + d4, last = d1 - 2.5F * d3 + d[5 * step];
+template <int64_t kWidth>
+DEQ_INLINE void transform_in(const Lanes<kWidth>* d, Lanes<kWidth>* r, int64_t step) {
+  using V = Lanes<kWidth>;
+  const V d1 = d[step], d2 = d[2 * step], d3 = d[3 * step], d4 = d[4 * step];
+  const V even_p = d4 - 2.0F * d2, odd_p = kP * (d3 - 2.0F * d1);
+  const V even_q = d4 - 0.5F * d2, odd_q = kQ * (d3 - 0.5F * d1);
+  const V first = d[0] - 2.5F * d2 + d4, last = d1 - 2.5F * d3 + d[5 * step];
   r[0] = first;
   r[step] = even_p + odd_p;
   r[2 * step] = even_p - odd_p;
@@ -66,72 +81,102 @@ DEQ_INLINE void transform_in(const Vector* d, Vector* r, int64_t step) {
 }
 
 /// y = Aᵀ m: six numbers, `step` apart, to four, `out_step` apart.
-DEQ_INLINE void transform_out(const Vector* m, int64_t step, Vector* y, int64_t out_step) {
-  const Vector sum_p = m[step] + m[2 * step], difference_p = m[step] - m[2 * step];
-  const Vector sum_q = m[3 * step] + m[4 * step], difference_q = m[3 * step] - m[4 * step];
+template <int64_t kWidth>
+DEQ_INLINE void transform_out(const Lanes<kWidth>* m, int64_t step, Lanes<kWidth>* y,
+                              int64_t out_step) {
+  using V = Lanes<kWidth>;
+  const V sum_p = m[step] + m[2 * step], difference_p = m[step] - m[2 * step];
+  const V sum_q = m[3 * step] + m[4 * step], difference_q = m[3 * step] - m[4 * step];
   y[0] = m[0] + sum_p + sum_q;
   y[out_step] = kP * difference_p + kQ * difference_q;
   y[2 * out_step] = 0.5F * sum_p + 2.0F * sum_q;
   y[3 * out_step] = 0.5F * kP * difference_p + 2.0F * kQ * difference_q + m[5 * step];
 }
 
+template <int64_t kWidth>
+DEQ_INLINE Lanes<kWidth>& vector_at(float* channels) {
+  return *reinterpret_cast<Lanes<kWidth>*>(channels);
+}
+template <int64_t kWidth>
+DEQ_INLINE const Lanes<kWidth>& vector_at(const float* channels) {
+  return *reinterpret_cast<const Lanes<kWidth>*>(channels);
+}
+
+/// Calls body(first channel, the width of a vector as a constant) for all channels: with AVX-512 in
+/// wide vectors, as far as they go.
+template <class Body>
+DEQ_INLINE void for_vectors(int64_t channels, const Body& body) {
+  int64_t c = 0;
+  if (widest_instructions == InstructionSet::kAvx512) {
+    for (; c + 2 * kLanes <= channels; c += 2 * kLanes) {
+      body(c, std::integral_constant<int64_t, 2 * kLanes>{});
+    }
+  }
+  for (; c < channels; c += kLanes) body(c, std::integral_constant<int64_t, kLanes>{});
+}
+
 /// A tile's inputs, all channels, to v[point][in], points `stride` apart.
 DEQ_INLINE void gather_tile(const Shape& shape, const Tile& tile, const float* x, float* v,
                             int64_t stride) {
-  const auto [sample, top, left] = tile;
-  x += sample * shape.x_stride;
-  const bool inside = top > 0 && left > 0 && top + kOut < shape.height && left + kOut < shape.width;
-  for (int64_t c = 0; c < shape.in; c += kLanes) {
-    Vector d[kPoints], r[kPoints];
+  const float* const image = x + tile.sample * shape.x_stride;
+  const bool inside = tile.top > 0 && tile.left > 0 && tile.top + kOut < shape.height &&
+                      tile.left + kOut < shape.width;
+  for_vectors(shape.in, [&](int64_t c, auto width) DEQ_INLINED {
+    constexpr int64_t kWidth = decltype(width)::value;
+    Lanes<kWidth> d[kPoints], r[kPoints];
     for (int64_t i = 0; i < kIn; ++i) {
-      const int64_t row = top + i - 1;
+      const int64_t row = tile.top + i - 1;
       const bool row_inside = row >= 0 && row < shape.height;
       for (int64_t j = 0; j < kIn; ++j) {
-        const int64_t column = left + j - 1;
-        if (inside || (row_inside && column >= 0 && column < shape.width)) {
-          d[i * kIn + j] =
-              *reinterpret_cast<const Vector*>(x + (row * shape.width + column) * shape.in + c);
-        } else {
-          d[i * kIn + j] = Vector{};
-        }
+        const int64_t column = tile.left + j - 1;
+        const bool there = inside || (row_inside && column >= 0 && column < shape.width);
+        d[i * kIn + j] =
+            there ? vector_at<kWidth>(image + (row * shape.width + column) * shape.in + c)
+                  : Lanes<kWidth>{};
       }
     }
-    for (int64_t j = 0; j < kIn; ++j) transform_in(d + j, r + j, kIn);
-    for (int64_t i = 0; i < kIn; ++i) transform_in(r + i * kIn, d + i * kIn, 1);
-    for (int64_t k = 0; k < kPoints; ++k) *reinterpret_cast<Vector*>(v + k * stride + c) = d[k];
-  }
+    for (int64_t j = 0; j < kIn; ++j) transform_in<kWidth>(d + j, r + j, kIn);
+    for (int64_t i = 0; i < kIn; ++i) transform_in<kWidth>(r + i * kIn, d + i * kIn, 1);
+    for (int64_t k = 0; k < kPoints; ++k) vector_at<kWidth>(v + k * stride + c) = d[k];
+  });
 }
 
 /// m[point][out], points `stride` apart, to a tile's outputs.
 DEQ_INLINE void scatter_tile(const Shape& shape, const Tile& tile, const float* m, int64_t stride,
                              float* y) {
-  const auto [sample, top, left] = tile;
-  y += sample * shape.height * shape.width * shape.out;
-  const int64_t rows = std::min(kOut, shape.height - top);
-  const int64_t columns = std::min(kOut, shape.width - left);
-  for (int64_t c = 0; c < shape.out; c += kLanes) {
-    Vector d[kPoints], r[kOut * kIn], t[kOut * kOut];
-    for (int64_t k = 0; k < kPoints; ++k)
-      d[k] = *reinterpret_cast<const Vector*>(m + k * stride + c);
-    for (int64_t j = 0; j < kIn; ++j) transform_out(d + j, kIn, r + j, kIn);
-    for (int64_t i = 0; i < kOut; ++i) transform_out(r + i * kIn, 1, t + i * kOut, 1);
+  float* const image =
+      y + ((tile.sample * shape.height + tile.top) * shape.width + tile.left) * shape.out;
+  const int64_t rows = std::min(kOut, shape.height - tile.top);
+  const int64_t columns = std::min(kOut, shape.width - tile.left);
+  for_vectors(shape.out, [&](int64_t c, auto width) DEQ_INLINED {
+    constexpr int64_t kWidth = decltype(width)::value;
+    Lanes<kWidth> d[kPoints], r[kOut * kIn], t[kOut * kOut];
+    for (int64_t k = 0; k < kPoints; ++k) d[k] = vector_at<kWidth>(m + k * stride + c);
+    for (int64_t j = 0; j < kIn; ++j) transform_out<kWidth>(d + j, kIn, r + j, kIn);
+    for (int64_t i = 0; i < kOut; ++i) transform_out<kWidth>(r + i * kIn, 1, t + i * kOut, 1);
     for (int64_t i = 0; i < rows; ++i) {
       for (int64_t j = 0; j < columns; ++j) {
-        *reinterpret_cast<Vector*>(y + ((top + i) * shape.width + left + j) * shape.out + c) =
-            t[i * kOut + j];
+        vector_at<kWidth>(image + (i * shape.width + j) * shape.out + c) = t[i * kOut + j];
       }
     }
-  }
+  });
+}
+
+/// How many vectors of output channels a product accumulates at once, of those that are left. With
+/// AVX-512 they are taken as wide vectors, except a last one.
+DEQ_INLINE int64_t panel_vectors(int64_t left) {
+  if (widest_instructions != InstructionSet::kAvx512) return std::min<int64_t>(left, 3);
+  return left == 1 ? 1 : std::min<int64_t>(left / 2 * 2, 6);
 }
 
 /// m[row][kVectors of the output] = Σ_k v[row][k]·u[k][kVectors], for kRows rows.
-template <int64_t kRows, int64_t kVectors>
+template <int64_t kWidth, int64_t kRows, int64_t kVectors>
 DEQ_INLINE void multiply_rows(const float* v, int64_t in, const float* u, float* m, int64_t out) {
-  Vector sums[kRows][kVectors] = {};
+  Lanes<kWidth> sums[kRows][kVectors] = {};
   for (int64_t k = 0; k < in; ++k) {
-    Vector weights[kVectors];
+    Lanes<kWidth> weights[kVectors];
     for (int64_t j = 0; j < kVectors; ++j) {
-      weights[j] = *reinterpret_cast<const Vector*>(u + (k * kVectors + j) * kLanes);
+      weights[j] = vector_at<kWidth>(u + (k * kVectors + j) * kWidth);
     }
     for (int64_t row = 0; row < kRows; ++row) {
       const float factor = v[row * in + k];
@@ -140,27 +185,43 @@ DEQ_INLINE void multiply_rows(const float* v, int64_t in, const float* u, float*
   }
   for (int64_t row = 0; row < kRows; ++row) {
     for (int64_t j = 0; j < kVectors; ++j) {
-      *reinterpret_cast<Vector*>(m + row * out + j * kLanes) = sums[row][j];
+      vector_at<kWidth>(m + row * out + j * kWidth) = sums[row][j];
     }
   }
 }
 
 /// m[tile][panel of the output] of one point and `count` tiles, whose rows of v and m follow each
 /// other.
-template <int64_t kRows>
+template <int64_t kWidth, int64_t kRows, int64_t kVectors>
 DEQ_INLINE void multiply(const float* v, int64_t count, int64_t in, const float* u, float* m,
-                         int64_t out, int64_t vectors) {
+                         int64_t out) {
   for (int64_t t = 0; t < count; t += kRows, v += kRows * in, m += kRows * out) {
+    multiply_rows<kWidth, kRows, kVectors>(v, in, u, m, out);
+  }
+}
+
+/// The same, of so many vectors: 24 sums stay in the registers of AVX-512, 12 in those of AVX2.
+DEQ_INLINE void multiply_panel(const float* v, int64_t count, int64_t in, const float* u, float* m,
+                               int64_t out, int64_t vectors) {
+  if (widest_instructions == InstructionSet::kAvx512) {
     switch (vectors) {
-      case 3:
-        multiply_rows<kRows, 3>(v, in, u, m, out);
-        break;
+      case 6:
+        return multiply<2 * kLanes, 8, 3>(v, count, in, u, m, out);
+      case 4:
+        return multiply<2 * kLanes, 8, 2>(v, count, in, u, m, out);
       case 2:
-        multiply_rows<kRows, 2>(v, in, u, m, out);
-        break;
+        return multiply<2 * kLanes, 8, 1>(v, count, in, u, m, out);
       default:
-        multiply_rows<kRows, 1>(v, in, u, m, out);
+        return multiply<kLanes, 8, 1>(v, count, in, u, m, out);
     }
+  }
+  switch (vectors) {
+    case 3:
+      return multiply<kLanes, 4, 3>(v, count, in, u, m, out);
+    case 2:
+      return multiply<kLanes, 4, 2>(v, count, in, u, m, out);
+    default:
+      return multiply<kLanes, 4, 1>(v, count, in, u, m, out);
   }
 }
 
@@ -177,17 +238,11 @@ inline constexpr auto convolve_block =
       const int64_t vectors = shape.out / kLanes;
       for (int64_t point = 0; point < kPoints; ++point) {
         const float* const weights = u + point * shape.in * shape.out;
-        for (int64_t j = 0; j < vectors; j += kPanel) {
-          const float* const panel = weights + j * kLanes * shape.in;
-          const float* const from = v + point * kBlock * shape.in;
-          float* const to = m + point * kBlock * shape.out + j * kLanes;
-          const int64_t wide = std::min(kPanel, vectors - j);
-          // 24 sums stay in the registers of AVX-512, 12 in those of AVX2.
-          if (widest_instructions == InstructionSet::kAvx512) {
-            multiply<8>(from, count, shape.in, panel, to, shape.out, wide);
-          } else {
-            multiply<4>(from, count, shape.in, panel, to, shape.out, wide);
-          }
+        for (int64_t j = 0, panel = 0; j < vectors; j += panel) {
+          panel = panel_vectors(vectors - j);
+          multiply_panel(v + point * kBlock * shape.in, count, shape.in,
+                         weights + j * kLanes * shape.in,
+                         m + point * kBlock * shape.out + j * kLanes, shape.out, panel);
         }
       }
       for (int64_t t = 0; t < count; ++t) {
@@ -212,8 +267,8 @@ DEQ_INLINE void transform_weight(const Vector* w, int64_t step, Vector* r, int64
 inline constexpr auto transform_weights =
     vectorised([](const Shape& shape, const float* w, float* u) DEQ_INLINED {
       const int64_t pairs = shape.in * shape.out;
-      for (int64_t panel = 0; panel < shape.out; panel += kPanel * kLanes) {
-        const int64_t end = std::min(panel + kPanel * kLanes, shape.out);
+      for (int64_t panel = 0, end = 0; panel < shape.out; panel = end) {
+        end = panel + panel_vectors((shape.out - panel) / kLanes) * kLanes;
         float* to = u + panel * shape.in;
         for (int64_t i = 0; i < shape.in; ++i) {
           for (int64_t o = panel; o < end; o += kLanes, to += kLanes) {

@@ -103,8 +103,8 @@ void describe(Visitor& v, SwitchConfig& config) {
            "unrolled ones.");
   v.number("steps", config.steps, at_least(0), "Steps in which this falls to 0, linearly.");
   v.flag("blended", config.blended,
-         "Whether these steps are drawn to be unrolled as well, with a probability that falls from "
-         "1 to 0.");
+         "Whether these steps are drawn to be unrolled as well, as those of [train.pretrain], with "
+         "a probability that falls from 1 to 0.");
 }
 
 template <class Visitor>

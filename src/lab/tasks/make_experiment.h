@@ -3,11 +3,9 @@
 #include <memory>
 #include <string>
 
-#include "deq/lab/settings/evaluation.h"
 #include "deq/lab/settings/files.h"
 #include "deq/lab/tasks/experiment.h"
-#include "deq/nn/equilibrium.h"
-#include "lab/base/misuse.h"
+#include "lab/tasks/recipe_checks.h"
 #include "lab/tasks/starts.h"
 
 namespace deq::lab {
@@ -16,7 +14,7 @@ namespace deq::lab {
 /// that do not go together.
 template <class ItsTask, class Config>
 Experiment make_experiment(const std::string& name, const Config& config) {
-  refusals_as_misuse([&config] { return EquilibriumPlan(evaluation_options(config)); });
+  require_sensible(config);
   require_sensible_starts(config);
   return {.name = name,
           .recipe = config,

@@ -8,6 +8,7 @@
 #include "deq/jacobian/gain.h"
 #include "lab/base/model_noise.h"
 #include "lab/base/random_streams.h"
+#include "lab/train/start_penalties.h"
 
 namespace deq::lab {
 namespace {
@@ -74,7 +75,7 @@ void StepPasses::backpropagate(int64_t step, const StepPlan& plan, int64_t part,
   const TensorFloat32Scope products(recipe_.precision, device_);  // of backward too
   TaskPass pass;
   torch::Tensor loss, penalty;
-  StartPenalties::Distances distances;
+  StartPenalties distances;
   {
     const PrecisionScope precision(recipe_.precision, device_);
     pass = task_.forward(batch, ready(plan.how));
@@ -83,7 +84,7 @@ void StepPasses::backpropagate(int64_t step, const StepPlan& plan, int64_t part,
       penalty = penalty_of(pass, step, part);
       loss = torch::add(loss, penalty, plan.gamma);
     }
-    distances = start_penalties_.of(pass, plan);
+    distances = start_penalties(pass, plan);
     if (distances.start.defined()) loss = torch::add(loss, distances.start, plan.start_penalty);
     if (distances.step.defined()) loss = torch::add(loss, distances.step, plan.step_penalty);
   }

@@ -10,7 +10,6 @@
 #include "deq/lab/settings/recipe.h"
 #include "deq/lab/train/optimiser.h"
 #include "deq/lab/train/task.h"
-#include "lab/train/start_penalties.h"
 #include "lab/train/step_figures.h"
 #include "lab/train/step_plan.h"
 
@@ -53,7 +52,6 @@ class StepPasses {
   Loader loader_;
   GradientAverager averager_;
   std::map<std::tuple<size_t, int64_t, int64_t, int64_t, bool>, EquilibriumPlan> ready_;
-  StartPenalties start_penalties_;
   std::vector<Report> last_reports_;
 };
 

@@ -45,13 +45,16 @@ int64_t extra_evals(const SwitchConfig& switching, int64_t since_pretraining) {
 bool is_pretraining(const TrainConfig& train, int64_t seed, int64_t step) {
   const int64_t since = step - train.pretrain.steps;
   if (since < 0) return true;
-  const auto& switching = train.switching;
-  if (!switching.blended || since >= switching.steps) return false;
-  const double solved = static_cast<double>(since) / static_cast<double>(switching.steps);
+  if (step >= steps_with_pretraining(train)) return false;
+  const double solved = static_cast<double>(since) / static_cast<double>(train.switching.steps);
   return uniform(random_key(seed, RandomStream::SwitchCoin, step)) >= solved;
 }
 
 }  // namespace
+
+int64_t steps_with_pretraining(const TrainConfig& train) {
+  return train.pretrain.steps + (train.switching.blended ? train.switching.steps : 0);
+}
 
 StepPlan plan_step(const Recipe& recipe, const GammaController& controller, int64_t step,
                    int64_t steps, int64_t steps_per_epoch) {

@@ -21,6 +21,9 @@ struct StepPlan {
   EquilibriumOptions how;
 };
 
+/// Of the first steps, those of which some are pretraining.
+int64_t steps_with_pretraining(const TrainConfig& train);
+
 StepPlan plan_step(const Recipe& recipe, const GammaController& controller, int64_t step,
                    int64_t steps, int64_t steps_per_epoch);
 

@@ -146,8 +146,7 @@ class Trainer::Loop {
     ++state_.step;
     show({.step = state_.step,
           .steps = steps_,
-          .phase = state_.step <= recipe_.train.pretrain.steps ? TrainingPhase::Pretraining
-                                                               : TrainingPhase::Training,
+          .phase = plan_.pretraining ? TrainingPhase::Pretraining : TrainingPhase::Training,
           .loss = figures[StepFigures::kLoss],
           .nfe_forward = figures[StepFigures::kForward],
           .residual = figures[StepFigures::kResidual]});
@@ -180,9 +179,9 @@ class Trainer::Loop {
     state_.held_steps = 0;
   }
 
-  /// From its first equilibrium on the peak of memory is that of the equilibria.
+  /// When no step is unrolled any more, the peak of memory is that of the equilibria.
   void forget_pretraining() {
-    const auto unrolled = recipe_.train.pretrain.steps;
+    const auto unrolled = steps_with_pretraining(recipe_.train);
     if (unrolled > 0 && state_.step == unrolled + 1) reset_peak_memory(device_);
   }
 

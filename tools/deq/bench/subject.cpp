@@ -6,6 +6,8 @@
 
 #include <regex>
 
+#include "core/require.h"
+#include "deq/lab/base/errors.h"
 #include "deq/models/mdeq/mdeq.h"
 #include "deq/models/reasoner/reasoner.h"
 #include "deq/models/transformer/transformer.h"
@@ -30,15 +32,29 @@ int64_t scale_of(const std::string& name) {
   return std::stoll(parts[1]);
 }
 
+constexpr int64_t kMostChannels = 65'536;  // of the finest scale; more would be beyond any memory
+
 models::MdeqOptions options_of(const MdeqSizes& sizes) {
   auto options = models::mdeq_preset(sizes.preset);
   if (sizes.groups) options.groups = *sizes.groups;
   if (sizes.channels) {
+    require<UsageError>(*sizes.channels <= kMostChannels, "--channels {}: must be at most {}",
+                        *sizes.channels, kMostChannels);
     const auto finest = options.channels.front();
     for (auto& channels : options.channels) channels = channels / finest * *sizes.channels;
   }
   refusals_as_misuse([&] { models::validate(options); });
   return options;
+}
+
+int64_t side_of(const MdeqSizes& sizes, const models::MdeqOptions& options) {
+  const auto side = sizes.image_size.value_or(sizes.preset.starts_with("cifar") ? 32 : 224);
+  const auto halvings = options.downsample_times + static_cast<int64_t>(options.scales()) - 1;
+  require<UsageError>(
+      side % (int64_t{1} << halvings) == 0,
+      "--size {}: must be a multiple of {}, since this model halves images {} times", side,
+      int64_t{1} << halvings, halvings);
+  return side;
 }
 
 class MdeqSubject final : public EquilibriumSubject {
@@ -47,7 +63,7 @@ class MdeqSubject final : public EquilibriumSubject {
       : preset_(sizes.preset),
         options_(options_of(sizes)),
         batch_(sizes.batch),
-        size_(sizes.image_size.value_or(sizes.preset.starts_with("cifar") ? 32 : 224)) {
+        size_(side_of(sizes, options_)) {
     torch::manual_seed(kSeed);
     model_ = models::MdeqClassifier(options_);
     model_->to(device, storage_type(precision));

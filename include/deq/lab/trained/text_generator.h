@@ -48,8 +48,8 @@ class TextGenerator {
   /// the new one begins at the equilibrium of the one before it.
   GeneratedWord next();
 
-  /// The evaluations that reading the last word takes from zero. Changes nothing; none with an
-  /// explicit network or before the first word.
+  /// The evaluations that reading the last word takes from the model's own start. Changes nothing;
+  /// none with an explicit network or before the first word.
   std::optional<int64_t> evaluations_from_zero();
 
  private:
