@@ -8,6 +8,7 @@
 #include "deq/lab/base/errors.h"
 #include "deq/lab/data/images/mask_folder.h"
 #include "deq/models/mdeq/segmentation.h"
+#include "lab/base/misuse.h"
 #include "lab/base/random_streams.h"
 #include "lab/runs/model_state.h"
 #include "lab/tasks/confusion_matrix.h"
