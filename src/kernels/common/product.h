@@ -2,10 +2,9 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/mm.h>
 
-// Products of matrices inside a parallel region: there every thread multiplies for itself, blocks
-// that fit into its cache.
+// Products of matrices. Inside a parallel region every thread multiplies for itself, blocks that
+// fit into its cache.
 
 namespace deq::kernels {
 
@@ -13,12 +12,24 @@ namespace deq::kernels {
 using WithoutGradients = at::AutoDispatchBelowADInplaceOrView;
 
 /// c = a·b, or c += a·b. c may be part of a larger matrix.
-inline void multiply(at::Tensor c, const at::Tensor& a, const at::Tensor& b, bool add = false) {
-  if (add) {
-    c.addmm_(a, b);
-  } else {
-    at::mm_out(c, a, b);
-  }
-}
+void multiply(at::Tensor c, const at::Tensor& a, const at::Tensor& b, bool add = false);
+/// The same by all threads.
+void multiply_in_parallel(at::Tensor c, const at::Tensor& a, const at::Tensor& b,
+                          bool add = false);
+
+namespace cpu {
+
+/// Whether torch's library leaves half of this machine unused: MKL takes the widest instructions
+/// on Intel's processors only.
+bool own_products_pay();
+
+/// Of float32 matrices on the CPU, the numbers of whose rows or of whose columns lie side by side,
+/// with rows enough to be worth laying out the second one in panels.
+bool own_product_serves(const at::Tensor& a, const at::Tensor& b);
+/// The numbers of a row of c lie side by side. A row of it depends on that row of a and on b alone, to
+/// the bit.
+void own_product(const at::Tensor& c, const at::Tensor& a, const at::Tensor& b, bool add);
+
+}  // namespace cpu
 
 }  // namespace deq::kernels

@@ -3,6 +3,7 @@
 #include <torch/autograd.h>
 #include <torch/types.h>
 
+#include "kernels/common/affine.h"
 #include "kernels/common/block_cache.h"
 #include "kernels/common/operators.h"
 
@@ -39,13 +40,13 @@ FeedForwardGradients differentiable_feed_forward(const at::Tensor& g, const at::
   if (mask.defined()) {
     factor = (factor.view({mask.size(0), -1, mask.size(2)}) * mask).view(hidden.sizes());
   }
-  const auto inner = pull.mm(weights.outer.t()) * factor;
-  FeedForwardGradients result{.for_x = inner.mm(weights.inner.t()).view(x.sizes())};
+  const auto inner = affine(pull, weights.outer.t()) * factor;
+  FeedForwardGradients result{.for_x = affine(inner, weights.inner.t()).view(x.sizes())};
   if (!with_weights) return result;
-  const auto again = at::addmm(weights.inner_bias, rows, weights.inner) * factor;
-  result.for_inner = rows.t().mm(inner);
+  const auto again = affine(rows, weights.inner, weights.inner_bias) * factor;
+  result.for_inner = affine(rows.t(), inner);
   result.for_inner_bias = inner.sum(0);
-  result.for_outer = again.t().mm(pull);
+  result.for_outer = affine(again.t(), pull);
   result.for_outer_bias = pull.sum(0);
   return result;
 }

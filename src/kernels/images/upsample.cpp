@@ -98,13 +98,20 @@ TORCH_LIBRARY_FRAGMENT(deq, library) {
   library.def("upsample_add_backward(Tensor g, Tensor? mask) -> (Tensor, Tensor)");
 }
 
+TORCH_LIBRARY_IMPL(deq, CPU, library) {
+  library.impl("upsample_add", &cpu::upsample_add);
+  library.impl("upsample_add_backward", &cpu::upsample_add_backward);
+}
+
 bool upsample_add_serves(const at::Tensor& small, const at::Tensor& x) {
   const auto type = small.scalar_type();
-  const bool typed = type == at::kFloat || type == at::kDouble || type == at::kBFloat16;
+  const bool here = small.is_cuda() || small.is_cpu();
+  const bool typed = type == at::kFloat || type == at::kDouble ||
+                     (type == at::kBFloat16 && small.is_cuda());
   const bool fits =
-      !x.defined() || (x.is_cuda() && x.scalar_type() == type && x.dim() == 4 &&
+      !x.defined() || (x.device() == small.device() && x.scalar_type() == type && x.dim() == 4 &&
                        x.size(2) == 2 * small.size(2) && x.size(3) == 2 * small.size(3));
-  return small.is_cuda() && small.dim() == 4 && typed && fits;
+  return here && small.dim() == 4 && typed && fits;
 }
 
 at::Tensor upsample_add(const at::Tensor& small, const at::Tensor& x, bool relu) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "kernels/common/panels.h"
 #include "kernels/common/vectorised.h"
 
 // Winograd's F(4×4, 3×3) for images in channels-last order: y = x ⋆ w, a 3×3 convolution of stride
@@ -19,25 +20,11 @@
 namespace deq::kernels::winograd {
 
 inline constexpr int64_t kOut = 4, kIn = 6, kPoints = kIn * kIn;  // of a tile's edge; of its inputs
-inline constexpr int64_t kLanes = 8;                              // channels of a vector
 inline constexpr int64_t kBlock = 16;  // tiles that are transformed together, to stay in the cache
 
 inline constexpr float kP = 0.70710678F, kQ = 1.41421356F;
 
-// Of channels that may lie anywhere. A template's argument would lose its alignment, so templates
-// take the width.
-using Vector = float __attribute__((vector_size(kLanes * sizeof(float)), aligned(4)));
-using WideVector = float __attribute__((vector_size(2 * kLanes * sizeof(float)), aligned(4)));
-template <int64_t kWidth>
-struct VectorOf {
-  using Type = Vector;
-};
-template <>
-struct VectorOf<2 * kLanes> {
-  using Type = WideVector;
-};
-template <int64_t kWidth>
-using Lanes = typename VectorOf<kWidth>::Type;
+using panels::kLanes, panels::Lanes, panels::Vector, panels::vector_at;  // of channels
 #define DEQ_INLINE [[gnu::always_inline]] inline
 
 /// A batch of images. Channels in and out are multiples of kLanes; x has its own distance between
@@ -91,15 +78,6 @@ DEQ_INLINE void transform_out(const Lanes<kWidth>* m, int64_t step, Lanes<kWidth
   y[out_step] = kP * difference_p + kQ * difference_q;
   y[2 * out_step] = 0.5F * sum_p + 2.0F * sum_q;
   y[3 * out_step] = 0.5F * kP * difference_p + 2.0F * kQ * difference_q + m[5 * step];
-}
-
-template <int64_t kWidth>
-DEQ_INLINE Lanes<kWidth>& vector_at(float* channels) {
-  return *reinterpret_cast<Lanes<kWidth>*>(channels);
-}
-template <int64_t kWidth>
-DEQ_INLINE const Lanes<kWidth>& vector_at(const float* channels) {
-  return *reinterpret_cast<const Lanes<kWidth>*>(channels);
 }
 
 /// Calls body(first channel, the width of a vector as a constant) for all channels: with AVX-512 in
@@ -162,69 +140,6 @@ DEQ_INLINE void scatter_tile(const Shape& shape, const Tile& tile, const float* 
   });
 }
 
-/// How many vectors of output channels a product accumulates at once, of those that are left. With
-/// AVX-512 they are taken as wide vectors, except a last one.
-DEQ_INLINE int64_t panel_vectors(int64_t left) {
-  if (widest_instructions != InstructionSet::kAvx512) return std::min<int64_t>(left, 3);
-  return left == 1 ? 1 : std::min<int64_t>(left / 2 * 2, 6);
-}
-
-/// m[row][kVectors of the output] = Σ_k v[row][k]·u[k][kVectors], for kRows rows.
-template <int64_t kWidth, int64_t kRows, int64_t kVectors>
-DEQ_INLINE void multiply_rows(const float* v, int64_t in, const float* u, float* m, int64_t out) {
-  Lanes<kWidth> sums[kRows][kVectors] = {};
-  for (int64_t k = 0; k < in; ++k) {
-    Lanes<kWidth> weights[kVectors];
-    for (int64_t j = 0; j < kVectors; ++j) {
-      weights[j] = vector_at<kWidth>(u + (k * kVectors + j) * kWidth);
-    }
-    for (int64_t row = 0; row < kRows; ++row) {
-      const float factor = v[row * in + k];
-      for (int64_t j = 0; j < kVectors; ++j) sums[row][j] += factor * weights[j];
-    }
-  }
-  for (int64_t row = 0; row < kRows; ++row) {
-    for (int64_t j = 0; j < kVectors; ++j) {
-      vector_at<kWidth>(m + row * out + j * kWidth) = sums[row][j];
-    }
-  }
-}
-
-/// m[tile][panel of the output] of one point and `count` tiles, whose rows of v and m follow each
-/// other.
-template <int64_t kWidth, int64_t kRows, int64_t kVectors>
-DEQ_INLINE void multiply(const float* v, int64_t count, int64_t in, const float* u, float* m,
-                         int64_t out) {
-  for (int64_t t = 0; t < count; t += kRows, v += kRows * in, m += kRows * out) {
-    multiply_rows<kWidth, kRows, kVectors>(v, in, u, m, out);
-  }
-}
-
-/// The same, of so many vectors: 24 sums stay in the registers of AVX-512, 12 in those of AVX2.
-DEQ_INLINE void multiply_panel(const float* v, int64_t count, int64_t in, const float* u, float* m,
-                               int64_t out, int64_t vectors) {
-  if (widest_instructions == InstructionSet::kAvx512) {
-    switch (vectors) {
-      case 6:
-        return multiply<2 * kLanes, 8, 3>(v, count, in, u, m, out);
-      case 4:
-        return multiply<2 * kLanes, 8, 2>(v, count, in, u, m, out);
-      case 2:
-        return multiply<2 * kLanes, 8, 1>(v, count, in, u, m, out);
-      default:
-        return multiply<kLanes, 8, 1>(v, count, in, u, m, out);
-    }
-  }
-  switch (vectors) {
-    case 3:
-      return multiply<kLanes, 4, 3>(v, count, in, u, m, out);
-    case 2:
-      return multiply<kLanes, 4, 2>(v, count, in, u, m, out);
-    default:
-      return multiply<kLanes, 4, 1>(v, count, in, u, m, out);
-  }
-}
-
 /// Tiles kBlock·block and the next: x to y. `u` is what transform_weights() made.
 inline constexpr auto convolve_block =
     vectorised([](const Shape& shape, int64_t block, const float* x, const float* u,
@@ -239,10 +154,13 @@ inline constexpr auto convolve_block =
       for (int64_t point = 0; point < kPoints; ++point) {
         const float* const weights = u + point * shape.in * shape.out;
         for (int64_t j = 0, panel = 0; j < vectors; j += panel) {
-          panel = panel_vectors(vectors - j);
-          multiply_panel(v + point * kBlock * shape.in, count, shape.in,
-                         weights + j * kLanes * shape.in,
-                         m + point * kBlock * shape.out + j * kLanes, shape.out, panel);
+          panel = panels::panel_vectors(vectors - j);
+          panels::multiply_panel({.a = v + point * kBlock * shape.in,
+                                  .a_row = shape.in,
+                                  .c = m + point * kBlock * shape.out + j * kLanes,
+                                  .c_row = shape.out},
+                                 count, shape.in, weights + j * kLanes * shape.in, panel,
+                                 /*add=*/false);
         }
       }
       for (int64_t t = 0; t < count; ++t) {
@@ -268,7 +186,7 @@ inline constexpr auto transform_weights =
     vectorised([](const Shape& shape, const float* w, float* u) DEQ_INLINED {
       const int64_t pairs = shape.in * shape.out;
       for (int64_t panel = 0, end = 0; panel < shape.out; panel = end) {
-        end = panel + panel_vectors((shape.out - panel) / kLanes) * kLanes;
+        end = panel + panels::panel_vectors((shape.out - panel) / kLanes) * kLanes;
         float* to = u + panel * shape.in;
         for (int64_t i = 0; i < shape.in; ++i) {
           for (int64_t o = panel; o < end; o += kLanes, to += kLanes) {

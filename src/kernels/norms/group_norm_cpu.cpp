@@ -56,12 +56,6 @@ constexpr auto normalise =
       }
     });
 
-/// pulled = g where y > 0, over n numbers.
-constexpr auto mask = vectorised([]<class T>(const T* __restrict g, const T* __restrict y,
-                                             int64_t n, T* __restrict pulled) DEQ_INLINED {
-  for (int64_t i = 0; i < n; ++i) pulled[i] = y[i] > 0 ? g[i] : 0;
-});
-
 /// sums[i] += g, products[i] += g·(x − mean) over `count` rows of n.
 constexpr auto add_products = vectorised(
     []<class T>(const T* __restrict g, const T* __restrict x, int64_t count, int64_t n,
@@ -70,6 +64,21 @@ constexpr auto add_products = vectorised(
         for (int64_t i = 0; i < n; ++i) {
           sums[i] += g[i];
           products[i] += g[i] * (x[i] - mean[i]);
+        }
+      }
+    });
+
+/// The same with pulled = g where y > 0, else 0, in place of g.
+constexpr auto add_masked_products =
+    vectorised([]<class T>(const T* __restrict g, const T* __restrict y, const T* __restrict x,
+                           int64_t count, int64_t n, const T* __restrict mean, T* __restrict sums,
+                           T* __restrict products, T* __restrict pulled) DEQ_INLINED {
+      for (int64_t k = 0; k < count; ++k, g += n, y += n, x += n, pulled += n) {
+        for (int64_t i = 0; i < n; ++i) {
+          const T own = y[i] > 0 ? g[i] : T{0};
+          pulled[i] = own;
+          sums[i] += own;
+          products[i] += own * (x[i] - mean[i]);
         }
       }
     });
@@ -160,11 +169,13 @@ void backward(const at::Tensor& g, const at::Tensor& x, const at::Tensor& y,
       cpu::sum_in_strips(rows, 2, work.data(), totals, [&](int64_t row, int64_t count, T* own) {
         const int64_t at = row * rows.width;
         if (image != nullptr) {
-          mask(sample<T>(g, b) + at, image + at, count * rows.width,
-               pulled.data_ptr<T>() + b * pulled.stride(0) + at);
+          add_masked_products(sample<T>(g, b) + at, image + at, from + at, count, rows.width,
+                              centres.data(), own, own + rows.width,
+                              pulled.data_ptr<T>() + b * pulled.stride(0) + at);
+        } else {
+          add_products(pull + at, from + at, count, rows.width, centres.data(), own,
+                       own + rows.width);
         }
-        add_products(pull + at, from + at, count, rows.width, centres.data(), own,
-                     own + rows.width);
       });
       T *const c1 = work.data(), *const c2 = c1 + rows.width, *const c3 = c2 + rows.width;
       for (int64_t group = 0; group < groups; ++group) {
@@ -198,14 +209,16 @@ GroupNormOutputs group_norm(const at::Tensor& x, const OptionalTensor& weight,
                             int64_t groups, double eps, bool relu,
                             std::optional<at::ScalarType> /*type: always that of x*/,
                             const OptionalTensor& target) {
-  auto y = empty_images(x.sizes(), x.options());
+  const bool fits = target && target->scalar_type() == x.scalar_type() &&
+                    dense_pixels(*target).is_same(*target);
+  auto y = fits ? *target : empty_images(x.sizes(), x.options());
   auto mean = at::empty({x.size(0), groups}, x.options()), rstd = at::empty_like(mean);
   AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "group_norm", [&] {
     forward<scalar_t>(x, weight.value_or(at::Tensor()), bias.value_or(at::Tensor()),
                       addend.value_or(at::Tensor()), {.groups = groups, .eps = eps, .relu = relu},
                       y, mean, rstd);
   });
-  if (target) y = target->copy_(y);
+  if (target && !fits) y = target->copy_(y);
   return {y, mean, rstd};
 }
 

@@ -40,9 +40,11 @@ void sum_in_strips(const Rows& rows, int64_t kinds, T* sums, double* totals, con
     std::fill_n(sums, kinds * rows.width, T{0});
     body(row, std::min(kStrip, rows.rows - row), sums);
     for (int64_t kind = 0; kind < kinds; ++kind) {
-      const T* const from = sums + kind * rows.width;
+      const T* from = sums + kind * rows.width;
       double* const to = totals + kind * rows.channels;
-      for (int64_t i = 0; i < rows.width; ++i) to[i % rows.channels] += from[i];
+      for (int64_t pixel = 0; pixel < rows.repeats; ++pixel, from += rows.channels) {
+        for (int64_t c = 0; c < rows.channels; ++c) to[c] += from[c];
+      }
     }
   }
 }

@@ -43,18 +43,20 @@ void MdeqBlockImpl::prepare(Context& context, int64_t batch,
 }
 
 torch::Tensor MdeqBlockImpl::step(const torch::Tensor& x, const torch::Tensor& injection,
-                                  MdeqPrepared& prepared) {
-  auto y = conv2_->step(normed_relu(gn1_, conv1_->step(x, prepared)), prepared);
+                                  MdeqPrepared& prepared, bool zeros) {
+  const auto read = zeros ? x.narrow(0, 0, 1) : x;
+  auto y = conv2_->step(normed_relu(gn1_, conv1_->step(read, prepared)), prepared);
+  if (zeros) y = y.expand_as(x);
   // In place: a convolution's backward reads its input, not its output.
   const auto& mask = prepared.next();
-  if (mask.defined() && (y.is_cuda() || injection.defined())) {
+  if (mask.defined() && (zeros || y.is_cuda() || injection.defined())) {
     y = kernels::mask_images(y, mask, injection);
   } else if (mask.defined()) {
     y.mul_(mask);
   } else if (injection.defined()) {
-    y.add_(injection);
+    y = zeros ? y + injection : y.add_(injection);
   }
-  return normed(gn3_, normed_relu(gn2_, y, x));
+  return normed(gn3_, normed_relu(gn2_, y, zeros ? torch::Tensor() : x));
 }
 
 }  // namespace deq::models

@@ -16,9 +16,9 @@ class MdeqBlockImpl : public torch::nn::Module {
   MdeqBlockImpl(const MdeqOptions& options, size_t scale, const OptionalGenerator& generator);
 
   void prepare(Context& context, int64_t batch, const torch::TensorOptions& options) const;
-  /// An undefined injection is none.
-  torch::Tensor step(const torch::Tensor& x, const torch::Tensor& injection,
-                     MdeqPrepared& prepared);
+  /// An undefined injection is none. What is convolved of `zeros` is the same for all samples.
+  torch::Tensor step(const torch::Tensor& x, const torch::Tensor& injection, MdeqPrepared& prepared,
+                     bool zeros);
 
  private:
   int64_t channels_;

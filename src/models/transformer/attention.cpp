@@ -1,24 +1,14 @@
 #include "models/transformer/attention.h"
 
-#include <ATen/ops/addmm.h>
 #include <ATen/ops/layer_norm.h>
-#include <ATen/ops/mm.h>
 
 #include "kernels/attention/relative_attention.h"
+#include "kernels/common/affine.h"
 #include "kernels/common/tensor_cores.h"
 #include "models/transformer/context.h"
 #include "models/transformer/parameters.h"
 
 namespace deq::models {
-namespace {
-
-torch::Tensor product_plus(const torch::Tensor& added, const torch::Tensor& x,
-                           const torch::Tensor& matrix) {
-  return added.defined() ? at::addmm(added, x, matrix) : at::mm(x, matrix);
-}
-
-}  // namespace
-
 TransformerAttention::TransformerAttention(const TransformerOptions& options,
                                            const std::optional<at::Generator>& generator)
     : heads_(options.heads),
@@ -60,7 +50,7 @@ torch::Tensor TransformerAttention::memory_keys_values(const torch::Tensor& z,
   const auto queries = heads_ * d_head_, width = matrix.size(1) / 3;
   const auto added =
       u.defined() ? u.flatten(0, 1).narrow(1, queries, 2 * queries) : torch::Tensor();
-  const auto kv = product_plus(injected(added, 2, matrix), x, matrix.narrow(1, width, 2 * width));
+  const auto kv = kernels::affine(x, matrix.narrow(1, width, 2 * width), injected(added, 2, matrix));
   return kv.view({batch, length, 2, heads_, width / heads_}).permute({2, 3, 0, 1, 4});
 }
 
@@ -99,7 +89,7 @@ void TransformerAttention::prepare(Context& context, const AttentionInputs& inpu
   }
   context[kMemory] = past(inputs, matrix, hidden);
   const auto projection = positions_->matrix({.out = heads_});
-  const auto projected = at::mm(kernels::factor_of(inputs.distances, projection), projection);
+  const auto projected = kernels::affine(kernels::factor_of(inputs.distances, projection), projection);
   context[kPositions] = kernels::position_keys(projected, heads_, hidden);
   context[kMask] =
       kernels::attention_mask(length, keys, horizon_, inputs.distances.device(), hidden);
@@ -118,7 +108,7 @@ torch::Tensor TransformerAttention::step(const torch::Tensor& z, const Context& 
   const auto x = pre_ln_ ? normalised(z) : z;
   const auto& matrix = context[kQkvMatrix];
   const auto qkv =
-      product_plus(context[kInjection], kernels::factor_of(x.flatten(0, 1), matrix), matrix)
+      kernels::affine(kernels::factor_of(x.flatten(0, 1), matrix), matrix, context[kInjection])
           .view({z.size(0), z.size(1), 3, heads_, matrix.size(1) / (3 * heads_)});
   const auto seen = kernels::attend(qkv, z.size(1),
                                     {.content_bias = context[kContentBias],
@@ -131,7 +121,7 @@ torch::Tensor TransformerAttention::step(const torch::Tensor& z, const Context& 
                                      .d_head = d_head_,
                                      .mask = context[kMask]});
   const auto& out = context[kOutMatrix];
-  auto y = at::addmm(context[kOutBias], kernels::factor_of(seen.flatten(0, 1), out), out)
+  auto y = kernels::affine(kernels::factor_of(seen.flatten(0, 1), out), out, context[kOutBias])
                .narrow(1, 0, z.size(2))
                .view(z.sizes());
   if (context[kOutDropout].defined()) y = y * context[kOutDropout];

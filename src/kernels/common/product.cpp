@@ -1,0 +1,208 @@
+#include "kernels/common/product.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/mm.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "kernels/common/panels.h"
+#include "kernels/common/vectorised.h"
+
+namespace deq::kernels {
+namespace {
+
+using panels::kLanes, panels::Vector, panels::vector_at;
+#define DEQ_INLINE [[gnu::always_inline]] inline
+
+// A panel, and the rows that are multiplied with it, come from the first and second-level cache.
+constexpr int64_t kPanelDepth = 256, kPanelRows = 256;
+constexpr int64_t kPanel = panels::kMostVectors * kLanes;
+constexpr int64_t kFewRows = 8;  // not worth laying out a panel for fewer
+
+struct Matrix {
+  const float* numbers;
+  int64_t row, column;  // how far apart these are
+
+  explicit Matrix(const at::Tensor& t)
+      : numbers(t.const_data_ptr<float>()), row(t.stride(0)), column(t.stride(1)) {}
+  const float* at(int64_t i, int64_t j) const { return numbers + i * row + j * column; }
+};
+
+struct Product {
+  Matrix a, b;
+  float* c;
+  int64_t c_row, rows, depth, columns;
+  bool add;
+};
+
+/// to[j][i] = from[i][j] of 8 × 8 numbers, whose rows are apart.
+DEQ_INLINE void transpose_square(const float* from, int64_t from_row, float* to, int64_t to_row) {
+  Vector r[kLanes], pairs[kLanes], quads[kLanes];
+  for (int64_t i = 0; i < kLanes; ++i) r[i] = vector_at<kLanes>(from + i * from_row);
+  for (int64_t i = 0; i < kLanes; i += 2) {
+    pairs[i] = __builtin_shufflevector(r[i], r[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
+    pairs[i + 1] = __builtin_shufflevector(r[i], r[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
+  }
+  for (int64_t half = 0; half < kLanes; half += 4) {
+    for (int64_t i = half; i < half + 2; ++i) {
+      quads[2 * i - half] =
+          __builtin_shufflevector(pairs[i], pairs[i + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+      quads[2 * i - half + 1] =
+          __builtin_shufflevector(pairs[i], pairs[i + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+    }
+  }
+  for (int64_t i = 0; i < 4; ++i) {
+    vector_at<kLanes>(to + i * to_row) =
+        __builtin_shufflevector(quads[i], quads[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+    vector_at<kLanes>(to + (i + 4) * to_row) =
+        __builtin_shufflevector(quads[i], quads[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+  }
+}
+
+/// to[j][i] = from[i][j] of rows × columns numbers.
+DEQ_INLINE void transpose(const float* from, int64_t from_row, int64_t rows, int64_t columns,
+                          float* to, int64_t to_row) {
+  const int64_t whole_rows = rows / kLanes * kLanes, whole_columns = columns / kLanes * kLanes;
+  for (int64_t i = 0; i < whole_rows; i += kLanes) {
+    for (int64_t j = 0; j < whole_columns; j += kLanes) {
+      transpose_square(from + i * from_row + j, from_row, to + j * to_row + i, to_row);
+    }
+    for (int64_t j = whole_columns; j < columns; ++j) {
+      for (int64_t r = i; r < i + kLanes; ++r) to[j * to_row + r] = from[r * from_row + j];
+    }
+  }
+  for (int64_t i = whole_rows; i < rows; ++i) {
+    for (int64_t j = 0; j < columns; ++j) to[j * to_row + i] = from[i * from_row + j];
+  }
+}
+
+/// Rows [k, k + depth) of some columns of b, the last ones zero where there are fewer.
+DEQ_INLINE void fill_panel(const Matrix& b, int64_t k, int64_t depth, int64_t column, int64_t count,
+                           int64_t width, float* panel) {
+  const float* const from = b.at(k, column);
+  if (count < width) std::fill_n(panel, depth * width, 0.0F);
+  if (b.column != 1) {
+    transpose(from, b.column, count, depth, panel, width);
+    return;
+  }
+  for (int64_t i = 0; i < depth; ++i) std::copy_n(from + i * b.row, count, panel + i * width);
+}
+
+/// Columns of c that do not fill a panel are computed beside it.
+DEQ_INLINE void multiply_edge(panels::Rows rows, int64_t count, int64_t depth, const float* panel,
+                              int64_t vectors, int64_t columns, bool add) {
+  constexpr int64_t kAtOnce = 8;
+  float beside[kAtOnce * kPanel];
+  const int64_t width = vectors * kLanes;
+  for (int64_t row = 0; row < count; row += kAtOnce) {
+    const int64_t some = std::min(kAtOnce, count - row);
+    panels::multiply_panel({.a = rows.a, .a_row = rows.a_row, .c = beside, .c_row = width}, some,
+                           depth, panel, vectors, /*add=*/false);
+    for (int64_t r = 0; r < some; ++r) {
+      float* const to = rows.c + r * rows.c_row;
+      for (int64_t j = 0; j < columns; ++j) {
+        to[j] = beside[r * width + j] + (add ? to[j] : 0.0F);
+      }
+    }
+    rows.a += some * rows.a_row;
+    rows.c += some * rows.c_row;
+  }
+}
+
+/// Room for a panel, and for rows of a that do not lie side by side.
+struct Workspace {
+  std::vector<float> panel = std::vector<float>(kPanelDepth * kPanel);
+  std::vector<float> rows = std::vector<float>(kPanelDepth * kPanelRows);
+};
+
+constexpr auto multiply_matrices = vectorised([](const Product& p, Workspace* w) DEQ_INLINED {
+  for (int64_t row = 0; row < p.rows; row += kPanelRows) {
+    const int64_t count = std::min(kPanelRows, p.rows - row);
+    for (int64_t k = 0; k < p.depth; k += kPanelDepth) {
+      const int64_t depth = std::min(kPanelDepth, p.depth - k);
+      const bool add = p.add || k > 0;
+      const bool turned = p.a.column != 1;
+      if (turned) transpose(p.a.at(row, k), p.a.column, depth, count, w->rows.data(), depth);
+      for (int64_t column = 0, width = 0; column < p.columns; column += width) {
+        const int64_t left = p.columns - column;
+        const int64_t vectors = panels::panel_vectors((left + kLanes - 1) / kLanes);
+        width = vectors * kLanes;
+        const int64_t columns = std::min(width, left);
+        fill_panel(p.b, k, depth, column, columns, width, w->panel.data());
+        const panels::Rows rows{.a = turned ? w->rows.data() : p.a.at(row, k),
+                                .a_row = turned ? depth : p.a.row,
+                                .c = p.c + row * p.c_row + column,
+                                .c_row = p.c_row};
+        if (columns == width) {
+          panels::multiply_panel(rows, count, depth, w->panel.data(), vectors, add);
+        } else {
+          multiply_edge(rows, count, depth, w->panel.data(), vectors, columns, add);
+        }
+      }
+    }
+  }
+});
+
+#undef DEQ_INLINE
+
+}  // namespace
+
+namespace cpu {
+
+bool own_products_pay() {
+#ifdef __x86_64__
+  static const bool pay =
+      widest_instructions != InstructionSet::kBaseline && !__builtin_cpu_is("intel");
+  return pay;
+#else
+  return false;
+#endif
+}
+
+bool own_product_serves(const at::Tensor& a, const at::Tensor& b) {
+  const auto fits = [](const at::Tensor& t) {
+    return t.is_cpu() && t.scalar_type() == at::kFloat && t.dim() == 2 &&
+           (t.stride(0) == 1 || t.stride(1) == 1);
+  };
+  return fits(a) && fits(b) && a.size(0) >= kFewRows && a.size(1) > 0;
+}
+
+void own_product(const at::Tensor& c, const at::Tensor& a, const at::Tensor& b, bool add) {
+  thread_local Workspace workspace;
+  multiply_matrices(Product{.a = Matrix(a),
+                            .b = Matrix(b),
+                            .c = c.data_ptr<float>(),
+                            .c_row = c.stride(0),
+                            .rows = c.size(0),
+                            .depth = a.size(1),
+                            .columns = c.size(1),
+                            .add = add},
+                    &workspace);
+}
+
+}  // namespace cpu
+
+// NOLINTNEXTLINE(performance-unnecessary-value-param): what out= takes is not const.
+void multiply(at::Tensor c, const at::Tensor& a, const at::Tensor& b, bool add) {
+  if (cpu::own_products_pay() && c.stride(1) == 1 && cpu::own_product_serves(a, b)) {
+    cpu::own_product(c, a, b, add);
+  } else if (add) {
+    c.addmm_(a, b);
+  } else {
+    at::mm_out(c, a, b);
+  }
+}
+
+// NOLINTNEXTLINE(performance-unnecessary-value-param): as above.
+void multiply_in_parallel(at::Tensor c, const at::Tensor& a, const at::Tensor& b, bool add) {
+  constexpr int64_t kWorthAThread = 1 << 20;  // of products
+  const int64_t of_a_row = std::max<int64_t>(1, b.size(0) * b.size(1));
+  const int64_t least = (kWorthAThread / of_a_row + kFewRows) / kFewRows * kFewRows;
+  at::parallel_for(0, a.size(0), least, [&](int64_t first, int64_t last) {
+    const WithoutGradients guard;
+    multiply(c.narrow(0, first, last - first), a.narrow(0, first, last - first), b, add);
+  });
+}
+
+}  // namespace deq::kernels
