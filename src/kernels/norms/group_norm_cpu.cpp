@@ -56,6 +56,12 @@ constexpr auto normalise =
       }
     });
 
+/// pulled = g where y > 0, over n numbers.
+constexpr auto mask = vectorised([]<class T>(const T* __restrict g, const T* __restrict y,
+                                             int64_t n, T* __restrict pulled) DEQ_INLINED {
+  for (int64_t i = 0; i < n; ++i) pulled[i] = y[i] > 0 ? g[i] : 0;
+});
+
 /// sums[i] += g, products[i] += g·(x − mean) over `count` rows of n.
 constexpr auto add_products = vectorised(
     []<class T>(const T* __restrict g, const T* __restrict x, int64_t count, int64_t n,
@@ -64,21 +70,6 @@ constexpr auto add_products = vectorised(
         for (int64_t i = 0; i < n; ++i) {
           sums[i] += g[i];
           products[i] += g[i] * (x[i] - mean[i]);
-        }
-      }
-    });
-
-/// The same with pulled = g where y > 0, else 0, in place of g.
-constexpr auto add_masked_products =
-    vectorised([]<class T>(const T* __restrict g, const T* __restrict y, const T* __restrict x,
-                           int64_t count, int64_t n, const T* __restrict mean, T* __restrict sums,
-                           T* __restrict products, T* __restrict pulled) DEQ_INLINED {
-      for (int64_t k = 0; k < count; ++k, g += n, y += n, x += n, pulled += n) {
-        for (int64_t i = 0; i < n; ++i) {
-          const T own = y[i] > 0 ? g[i] : T{0};
-          pulled[i] = own;
-          sums[i] += own;
-          products[i] += own * (x[i] - mean[i]);
         }
       }
     });
@@ -169,13 +160,11 @@ void backward(const at::Tensor& g, const at::Tensor& x, const at::Tensor& y,
       cpu::sum_in_strips(rows, 2, work.data(), totals, [&](int64_t row, int64_t count, T* own) {
         const int64_t at = row * rows.width;
         if (image != nullptr) {
-          add_masked_products(sample<T>(g, b) + at, image + at, from + at, count, rows.width,
-                              centres.data(), own, own + rows.width,
-                              pulled.data_ptr<T>() + b * pulled.stride(0) + at);
-        } else {
-          add_products(pull + at, from + at, count, rows.width, centres.data(), own,
-                       own + rows.width);
+          mask(sample<T>(g, b) + at, image + at, count * rows.width,
+               pulled.data_ptr<T>() + b * pulled.stride(0) + at);
         }
+        add_products(pull + at, from + at, count, rows.width, centres.data(), own,
+                     own + rows.width);
       });
       T *const c1 = work.data(), *const c2 = c1 + rows.width, *const c3 = c2 + rows.width;
       for (int64_t group = 0; group < groups; ++group) {
