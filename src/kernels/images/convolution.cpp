@@ -23,8 +23,8 @@ tensor_list torchs_backward(const at::Tensor& g, const at::Tensor& x, const at::
   return {std::get<0>(result), std::get<1>(result)};
 }
 
-/// y = x ⋆ w is linear in both: the gradient for x is ∂y ⋆ w turned by 180° with its channels
-/// exchanged, the same function again; the gradient for w is torch's.
+/// y = x ⋆ w is linear in both: the gradient for x is the same function again, with the weights
+/// turned; the gradient for w is torch's.
 struct Convolution3x3 : torch::autograd::Function<Convolution3x3> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& w) {
     context->save_for_backward({x, w});
@@ -35,8 +35,8 @@ struct Convolution3x3 : torch::autograd::Function<Convolution3x3> {
     const auto saved = context->get_saved_variables();
     const auto &x = saved[0], &w = saved[1], &g = gradients[0];
     at::Tensor for_x, for_w;
-    if (context->needs_input_grad(0)) for_x = convolution(g, w.flip({2, 3}).transpose(0, 1));
-    if (context->needs_input_grad(1)) for_w = torchs_backward(g, x, w, 1, false, true)[1];
+    if (context->needs_input_grad(0)) for_x = convolution(g, turned(w));
+    if (context->needs_input_grad(1)) for_w = convolution_weight_gradient(g, x, w);
     return {for_x, for_w};
   }
 };
@@ -76,6 +76,15 @@ struct TorchConvolution : torch::autograd::Function<TorchConvolution> {
 };
 
 }  // namespace
+
+at::Tensor turned(const at::Tensor& w) {
+  return w.flip({2, 3}).transpose(0, 1);
+}
+
+at::Tensor convolution_weight_gradient(const at::Tensor& g, const at::Tensor& x,
+                                       const at::Tensor& w) {
+  return torchs_backward(g, x, w, /*stride=*/1, /*for_x=*/false, /*for_w=*/true)[1];
+}
 
 at::Tensor convolution(const at::Tensor& x, const at::Tensor& w, int64_t stride) {
   if (cpu::winograd_serves(x, w, stride)) return Convolution3x3::apply(x, w);

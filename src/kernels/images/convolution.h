@@ -12,9 +12,17 @@ namespace deq::kernels {
 /// is the oracle of the tests.
 at::Tensor convolution(const at::Tensor& x, const at::Tensor& w, int64_t stride = 1);
 
+/// Of x ⋆ w with stride 1: the weights that give the gradient for x when ∂y is convolved with them,
+/// turned by 180° and with their channels exchanged; and the gradient for w.
+at::Tensor turned(const at::Tensor& w);
+at::Tensor convolution_weight_gradient(const at::Tensor& g, const at::Tensor& x,
+                                       const at::Tensor& w);
+
 namespace cpu {
 bool winograd_serves(const at::Tensor& x, const at::Tensor& w, int64_t stride = 1);
 at::Tensor winograd3x3(const at::Tensor& x, const at::Tensor& w);
+/// w as winograd.h reads it.
+at::Tensor winograd_weights(const at::Tensor& w);
 }  // namespace cpu
 
 }  // namespace deq::kernels

@@ -1,8 +1,8 @@
 #include <ATen/Parallel.h>
-#include <ATen/ops/empty.h>
 
 #include <vector>
 
+#include "kernels/common/block_cache.h"
 #include "kernels/images/convolution.h"
 #include "kernels/images/images.h"
 #include "kernels/images/winograd.h"
@@ -23,6 +23,14 @@ bool winograd_serves(const at::Tensor& x, const at::Tensor& w, int64_t stride) {
          w.size(1) % winograd::kLanes == 0 && w.size(0) * w.size(1) <= kMostPairs;
 }
 
+at::Tensor winograd_weights(const at::Tensor& w) {
+  const winograd::Shape shape{.in = w.size(1), .out = w.size(0)};
+  const auto weights = empty_reused({shape.weights()}, w.options());
+  winograd::transform_weights(shape, w.permute({2, 3, 1, 0}).contiguous().const_data_ptr<float>(),
+                              weights.data_ptr<float>());
+  return weights;
+}
+
 at::Tensor winograd3x3(const at::Tensor& x, const at::Tensor& w) {
   const auto images = dense_pixels(x);
   const winograd::Shape shape{.batch = x.size(0),
@@ -32,11 +40,8 @@ at::Tensor winograd3x3(const at::Tensor& x, const at::Tensor& w) {
                               .out = w.size(0),
                               .x_stride = images.stride(0)};
   auto y = empty_images({shape.batch, shape.out, shape.height, shape.width}, x.options());
-  const auto weights = at::empty({shape.weights()}, x.options());
-  auto* const u = weights.data_ptr<float>();
-  winograd::transform_weights(shape, w.permute({2, 3, 1, 0}).contiguous().const_data_ptr<float>(),
-                              u);
-  const auto* const from = images.const_data_ptr<float>();
+  const auto weights = winograd_weights(w);
+  const auto *const from = images.const_data_ptr<float>(), *const u = weights.const_data_ptr<float>();
   auto* const to = y.data_ptr<float>();
   at::parallel_for(0, shape.blocks(), 1, [&](int64_t first, int64_t last) {
     std::vector<float> workspace(static_cast<size_t>(shape.workspace()));

@@ -30,7 +30,7 @@ using panels::kLanes, panels::Lanes, panels::Vector, panels::vector_at;  // of c
 /// A batch of images. Channels in and out are multiples of kLanes; x has its own distance between
 /// samples, so that it may be part of a wider tensor.
 struct Shape {
-  int64_t batch, height, width, in, out, x_stride;
+  int64_t batch = 0, height = 0, width = 0, in = 0, out = 0, x_stride = 0;
 
   int64_t down() const { return (height + kOut - 1) / kOut; }
   int64_t across() const { return (width + kOut - 1) / kOut; }

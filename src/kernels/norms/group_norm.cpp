@@ -134,19 +134,7 @@ struct GroupNorm : torch::autograd::Function<GroupNorm> {
     const bool for_addend = wanted.next(context->saved_data["addend"].toBool());
     const bool affine = for_weight || for_bias, masked = for_addend && at.y.defined();
     const double eps = context->saved_data["eps"].toDouble();
-    GroupNormGradients result;
-    if (!at::GradMode::is_enabled()) {
-      result = call_group_norm_backward(at, affine, masked);
-    } else if (affine) {
-      result = reference::group_norm_backward(g, at.x, at.y, at.weight, at.mean.size(1), eps);
-    } else {
-      const auto list =
-          GroupNormBackward::apply(g, at.x, as_optional(at.weight),
-                                   at.y.defined() ? OptionalTensor(at.y.detach()) : std::nullopt,
-                                   at.mean, at.rstd, eps, masked);
-      std::get<0>(result) = list[0];
-      if (masked) std::get<3>(result) = list[1];
-    }
+    const auto result = group_norm_gradients(at, eps, affine, masked);
     tensor_list all(5);
     all[0] = std::get<0>(result);
     if (for_weight) all[1] = std::get<1>(result);
@@ -157,6 +145,22 @@ struct GroupNorm : torch::autograd::Function<GroupNorm> {
 };
 
 }  // namespace
+
+GroupNormGradients group_norm_gradients(const reference::GroupNormPoint& at, double eps,
+                                        bool affine, bool addend) {
+  if (!at::GradMode::is_enabled()) return call_group_norm_backward(at, affine, addend);
+  if (affine) {
+    return reference::group_norm_backward(at.g, at.x, at.y, at.weight, at.mean.size(1), eps);
+  }
+  const auto list =
+      GroupNormBackward::apply(at.g, at.x, as_optional(at.weight),
+                               at.y.defined() ? OptionalTensor(at.y.detach()) : std::nullopt,
+                               at.mean, at.rstd, eps, addend);
+  GroupNormGradients result;
+  std::get<0>(result) = list[0];
+  if (addend) std::get<3>(result) = list[1];
+  return result;
+}
 
 TORCH_LIBRARY_FRAGMENT(deq, library) {
   library.def(
