@@ -57,6 +57,21 @@ TEST(StartPenaltyPlan, BeginsWithTheSolvesAndEvaluatesThemWhereItSteps) {
   EXPECT_EQ(plan_of(recipe, 3).how.replay, Replay::Off);
 }
 
+TEST(StartPenaltyPlan, StepsFromAStateOnTheWayOfItsSolve) {
+  Recipe recipe;
+  recipe.solver.forward = Broyden{.max_evals = 5};
+  recipe.train.step_penalty = 0.5;
+  recipe.train.step_evals = 4;
+  recipe.train.random_evals = {.low = -4, .high = 0};
+  std::map<int64_t, int64_t> most;  // by budget
+  for (int64_t step = 0; step < 500; ++step) {
+    const auto plan = plan_of(recipe, step);
+    auto& seen = most[max_evals(plan.how.forward)];
+    seen = std::max(seen, plan.step_evals);
+  }
+  EXPECT_EQ(most, (std::map<int64_t, int64_t>{{1, 0}, {2, 1}, {3, 2}, {4, 3}, {5, 4}}));
+}
+
 class StartPenaltiesTest : public test::Seeded {};
 
 TEST_F(StartPenaltiesTest, AreMeansOverSamplesAndSumsOverLayers) {
@@ -203,6 +218,16 @@ TEST_F(ConfigOfSteps, SaysWhereItCannot) {
   }
   EXPECT_EQ(refusal("synthetic", {"train.step_evals=2"}),
             "train.step_evals = 2 does nothing without train.step_penalty");
+  for (const char* evals : {"6", "7"}) {
+    EXPECT_EQ(refusal("synthetic", {"train.step_penalty=0.1", "solver.forward.max_evals=6",
+                                    std::string("train.step_evals=") + evals}),
+              std::string("train.step_evals = ") + evals +
+                  ": must be less than solver.forward.max_evals = 6, since the step is to begin on "
+                  "the way of a solve");
+  }
+  EXPECT_EQ(refusal("synthetic",
+                    {"train.step_penalty=0.1", "solver.forward.max_evals=6", "train.step_evals=5"}),
+            "");
 }
 
 TEST_F(ConfigOfSteps, ABlendHasSteps) {
