@@ -80,6 +80,13 @@ class Train(ProgramTest):
         self.assertIn("ended before there was a step to trace", short.stderr)
         self.assertFalse((self.folder / "none.json").exists())
 
+    def test_a_trace_begins_after_the_last_step_that_may_be_unrolled(self):
+        # 60 steps after 32, of which about 16 are unrolled.
+        blended = settings(train__steps=90, train__pretrain__steps=2, train__switch__steps=30, train__switch__blended="true")
+        result = self.deq("train", CONFIG, *SHORT, *blended, "--out", "run", "--trace", "none.json")
+        self.assertIn("ended before there was a step to trace", result.stderr)
+        self.assertFalse((self.folder / "none.json").exists())
+
     def test_plain_lines_where_there_is_no_terminal(self):
         result = self.deq("train", CONFIG, *SHORT, "--out", "run")
         self.assertNotIn("\033", result.stderr)
