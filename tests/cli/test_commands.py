@@ -210,7 +210,10 @@ class Bench(ProgramTest):
         self.assertAlmostEqual(flops["small"] / flops[""], 1 / 4, delta=0.001)
         self.assertIn("groups", self.refused(*tiny, "--channels", "12", "--groups", "5"))
         self.assertIn("must be a multiple of 2", self.refused(*tiny, "--size", "33"))
-        self.assertIn("at most 65536", self.refused(*tiny, "--channels", 2**61))
+        for option, most in (("--channels", 65536), ("--batch", 65536), ("--size", 8192)):
+            for size in (most + 1, 2**61):
+                message = self.deq(*tiny, option, size, status=2).stderr
+                self.assertIn(f"{option}: must be at most {most}, not {size}", message)
         self.assertIn("must be a whole number above zero", self.deq(*tiny, "--size", "0", status=2).stderr)
 
     def explicit(self, *arguments):
