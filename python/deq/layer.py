@@ -133,8 +133,9 @@ class Equilibrium(torch.nn.Module):
         solver: Optional[Solver] = None,
         callback: Optional[Callback] = None,
     ) -> Equilibrated:
-        """Solves for these inputs, from `z0` if it is given. A `plan` or a `solver` takes the place of the layer's
-        own for this pass. `callback` is called after each iterate; False stops the solve."""
+        """Solves for these inputs, from `z0` if it is given: it is kept with its graph for `start_distance`, so detach one
+        whose graph is of no use. A `plan` or a `solver` takes the place of the layer's own for this pass. `callback` is called
+        after each iterate; False stops the solve."""
         start = () if z0 is None else _as_tuple(z0)
         run = functools.partial(self._layer.forward, inputs, start, plan, solver, callback, self.training)
         return self._passed(inputs, start, run)
@@ -228,7 +229,9 @@ def path_distance(eq: Equilibrated, solver: SolverOptions, *, generator: Optiona
 @outside_of_compilers
 def start_distance(eq: Equilibrated) -> Tensor:
     """‖z₀ − z*‖² / ‖z*‖² of every sample, [B], where z₀ is where the solve began and z* what it found, without its graph:
-    what a predicted start is trained with. Gradients reach the start and what it is made from, not f;  `z0` or a cell's `initial_state` gave."""
+    what a predicted start is trained with. Gradients reach the start and what it is made from, not f. The start is what
+    `z0` or a cell's `initial_state` gave, with the graph that it had: where that is one of another loss, the two share one
+    backward()."""
     return _core.start_distance(_checked(eq))
 
 

@@ -48,6 +48,11 @@ def mixing_loss(
     """What trains `solver.mixing`: how far the solver's iterates z₁, z₂, … within `max_evals` are from z* = f(z*),
     relative to the start z0 [B, ...], later ones weighing more, and `closeness` times how far its α are from least
     squares. Gradients reach the parameters of the mixing only: f, z0 and z* are constants."""
+    for name, given in (("z0", z0), ("z_star", z_star)):
+        if not isinstance(given, Tensor):
+            raise TypeError(f"{name} is a {type(given).__name__}, must be a tensor")
+        if given.dim() == 0:
+            raise _core.Error(f"{name} is a single number, must be a tensor [B, ...]")
     if not isinstance(solver, _core.Anderson):
         raise TypeError(f"solver is a {type(solver).__name__}, must be an Anderson with a mixing")
     if solver.mixing is not None:
@@ -58,6 +63,9 @@ def mixing_loss(
         if not isinstance(value, Tensor) or value.shape != z0.shape:
             got = list(value.shape) if isinstance(value, Tensor) else f"a {type(value).__name__}"
             raise _core.Error(f"f returned {got}, must return a tensor like z0, {list(z0.shape)}")
-        return value.flatten(1)
+        return as_slab(value)
 
-    return _core.mixing_loss(on_slab, z0.flatten(1), z_star.flatten(1), solver, closeness)
+    def as_slab(z: Tensor) -> Tensor:
+        return z.flatten(1) if z.dim() > 1 else z.unsqueeze(1)
+
+    return _core.mixing_loss(on_slab, as_slab(z0), as_slab(z_star), solver, closeness)

@@ -48,7 +48,7 @@ class PythonCell final : public Cell {
 
   State initial_state(const Inputs& inputs) override;
   /// What a function of Python's does is not known.
-  bool draws_start() const override { return static_cast<bool>(initial_state_); }
+  bool start_may_change() const override { return static_cast<bool>(initial_state_); }
   Context prepare(const Inputs& inputs) override;
   State step(const State& z, const Context& context) override;
   std::optional<ReplayKey> replay_key() const override;

@@ -271,6 +271,26 @@ def test_a_predicted_start_learns_by_its_distance(cell, x):
         deq.start_distance(x)
 
 
+@pytest.mark.parametrize("detached", [True, False])
+def test_warm_starts_of_a_training_do_not_pile_up(cell, x, detached):
+    layer = deq.Equilibrium(cell, forward=deq.Anderson(rtol=1e-6))
+    optimiser = torch.optim.SGD(cell.parameters(), lr=1e-3)
+    seen, z0 = [], None
+    for _ in range(6):
+        given = x.clone().requires_grad_()
+        seen.append(weakref.ref(given))
+        eq = layer(given, z0=z0)
+        optimiser.zero_grad()
+        eq.z.square().mean().backward()
+        optimiser.step()
+        z0 = eq.z.detach() if detached else eq.z
+    del given
+    gc.collect()
+    # A weak reference to a tensor lives as long as some graph holds the tensor.
+    assert [one() is not None for one in seen[:4]] == [False] * 4
+    assert seen[5]() is not None
+
+
 def test_a_cell_may_predict_its_start(x):
     class Predicting(deq.Cell):
         def __init__(self):

@@ -145,6 +145,25 @@ def test_options_with_a_mixing_can_be_printed_copied_pickled_and_compared():
         assert made.mixing.correction.weight.dtype == torch.float64
 
 
+def test_states_may_be_single_numbers():
+    x = torch.linspace(-1, 1, 5, dtype=torch.float64)
+    z_star = torch.zeros_like(x)
+    for _ in range(200):
+        z_star = torch.tanh(0.8 * z_star + x)
+    solver = solver_of(drawn_mixing())
+
+    def flat(z):
+        assert z.shape == x.shape
+        return torch.tanh(0.8 * z + x)
+
+    def deep(z):
+        return torch.tanh(0.8 * z + x[:, None])
+
+    of_numbers = deq.mixing_loss(flat, torch.zeros_like(x), z_star, solver)
+    assert of_numbers.item() > 0
+    assert of_numbers.item() == deq.mixing_loss(deep, torch.zeros_like(x)[:, None], z_star[:, None], solver).item()
+
+
 def test_what_it_was_not_made_for_is_refused(problem, tmp_path):
     mixing = deq.LearntMixing(MEMORY)
     with pytest.raises(deq.Error, match="anderson: mixing was made for memory = 3, memory is 6"):
@@ -157,6 +176,12 @@ def test_what_it_was_not_made_for_is_refused(problem, tmp_path):
         deq.LearntMixing(hidden=0)
     with pytest.raises(TypeError, match="solver is a Broyden, must be an Anderson with a mixing"):
         deq.mixing_loss(problem, problem.z0, problem.z_star, deq.Broyden())
+    with pytest.raises(TypeError, match="z0 is a list, must be a tensor"):
+        deq.mixing_loss(problem, [0.0], problem.z_star, solver_of(mixing))
+    with pytest.raises(TypeError, match="z_star is a float, must be a tensor"):
+        deq.mixing_loss(problem, problem.z0, 1.0, solver_of(mixing))
+    with pytest.raises(deq.Error, match=r"z0 is a single number, must be a tensor \[B, ...\]"):
+        deq.mixing_loss(problem, torch.tensor(0.0), problem.z_star, solver_of(mixing))
     with pytest.raises(deq.Error, match="the solver has no mixing that could be trained"):
         deq.mixing_loss(problem, problem.z0, problem.z_star, deq.Anderson())
     with pytest.raises(deq.Error, match=r"f returned \[4, 6\], must return a tensor like z0, \[4, 2, 3\]"):

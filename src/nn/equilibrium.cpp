@@ -259,7 +259,7 @@ Equilibrated EquilibriumImpl::forward(const Inputs& inputs, const Pass& pass) {
   const double noise = solves_from_own && cell_->is_training() ? plan.options_.start_noise : 0;
   add_noise(start, noise);
   const bool can_be_made_again =
-      pass.start.empty() && noise == 0 && !cell_->draws_start() && !has_graph(start);
+      pass.start.empty() && noise == 0 && !cell_->start_may_change() && !has_graph(start);
   const auto z0 = detached(start);
   try {
     auto result = [&] {

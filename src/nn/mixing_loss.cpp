@@ -55,7 +55,10 @@ torch::Tensor frozen_step(const Map& f, const torch::Tensor& z) {
 
 /// As anderson_weights of solvers/anderson_weights.h, which raises the ridge only where it must.
 torch::Tensor least_squares(const torch::Tensor& gram, const Anderson& solver) {
-  const auto mean_diagonal = gram.diagonal(0, 1, 2).mean(1).clamp_min(1e-300).view({-1, 1, 1});
+  const auto mean = gram.diagonal(0, 1, 2).mean(1).view({-1, 1, 1});
+  // Where all residuals are 0, only the ridge is left. Divided by less than 1, its gradient would
+  // overflow.
+  const auto mean_diagonal = torch::where(mean > 0, mean, torch::ones_like(mean));
   const auto unit = torch::eye(gram.size(1), gram.options());
   const bool relative = solver.ridge_scale == RidgeScale::Relative;
   const auto scale = relative ? torch::ones_like(mean_diagonal) : mean_diagonal.reciprocal();

@@ -12,8 +12,9 @@
 //   (c, b) = tanh(W₂ tanh(W₁ x + b₁) + b₂),        c̄ = Σ cᵢ / n  over i < n
 //   αᵢ ← αᵢ + cᵢ − c̄,     β ← β (1 + b)
 //
-// What is beyond the history is 0 in x and in α. W₂ = 0 and b₂ = 0 at first. x does not change when
-// all residuals grow alike or the state is turned.
+// What is beyond the history is 0 in x and in α, and so are angles and lengths of a residual that
+// is 0. W₂ = 0 and b₂ = 0 at first. x does not change when all residuals grow alike or the state
+// is turned.
 
 namespace deq {
 namespace {
@@ -22,15 +23,24 @@ int64_t feature_count(int64_t m) {
   return m * (m - 1) / 2 + 3 * m;
 }
 
+/// A residual counts as 0 where it is shorter than this times the longest of its history: gradients
+/// grow as its inverse, and would not fit into a float32.
+constexpr double kNoLength = 1e-30;
+
 torch::Tensor features(const MixingHistory& history, const torch::Tensor& known) {
   const auto& gram = history.gram;
   const int64_t m = gram.size(1);
-  const auto squares = torch::where(known, gram.diagonal(0, 1, 2), torch::ones({}, gram.options()));
-  const auto lengths = squares.clamp_min(1e-300).sqrt();  // a residual of 0 has no direction
+  // A residual of 0 has no direction. What it has in x is 0, and is never divided by: a gradient
+  // that is left out afterwards would be 0 · ∞.
+  const auto squares = gram.diagonal(0, 1, 2) * known;
+  const auto longest = squares.amax(1, /*keepdim=*/true);
+  const auto counts = squares > kNoLength * kNoLength * longest;
+  const auto lengths = torch::where(counts, squares, torch::ones_like(squares)).sqrt();
+  const auto both = counts.unsqueeze(1) & counts.unsqueeze(2);
   const auto pairs = torch::tril_indices(m, m, -1, gram.options().dtype(torch::kLong));
-  const auto cosines = (gram / (lengths.unsqueeze(1) * lengths.unsqueeze(2)))
+  const auto cosines = (gram * both / (lengths.unsqueeze(1) * lengths.unsqueeze(2)))
                            .index({torch::indexing::Slice(), pairs[0], pairs[1]});
-  const auto ratios = (lengths / lengths.narrow(1, 0, 1)).log() * known;
+  const auto ratios = (lengths / lengths.narrow(1, 0, 1)).log() * (counts & counts.narrow(1, 0, 1));
   const auto squashed = history.alpha / (1 + history.alpha.abs());
   const auto age =
       torch::full({gram.size(0), 1}, 1.0 / static_cast<double>(history.step), gram.options());

@@ -80,6 +80,13 @@ class Train(ProgramTest):
         self.assertIn("ended before there was a step to trace", short.stderr)
         self.assertFalse((self.folder / "none.json").exists())
 
+    def test_a_trace_begins_after_the_last_step_that_may_be_unrolled(self):
+        # 60 steps after 32, of which about 16 are unrolled.
+        blended = settings(train__steps=90, train__pretrain__steps=2, train__switch__steps=30, train__switch__blended="true")
+        result = self.deq("train", CONFIG, *SHORT, *blended, "--out", "run", "--trace", "none.json")
+        self.assertIn("ended before there was a step to trace", result.stderr)
+        self.assertFalse((self.folder / "none.json").exists())
+
     def test_plain_lines_where_there_is_no_terminal(self):
         result = self.deq("train", CONFIG, *SHORT, "--out", "run")
         self.assertNotIn("\033", result.stderr)
@@ -203,7 +210,10 @@ class Bench(ProgramTest):
         self.assertAlmostEqual(flops["small"] / flops[""], 1 / 4, delta=0.001)
         self.assertIn("groups", self.refused(*tiny, "--channels", "12", "--groups", "5"))
         self.assertIn("must be a multiple of 2", self.refused(*tiny, "--size", "33"))
-        self.assertIn("at most 65536", self.refused(*tiny, "--channels", 2**61))
+        for option, most in (("--channels", 65536), ("--batch", 65536), ("--size", 8192)):
+            for size in (most + 1, 2**61):
+                message = self.deq(*tiny, option, size, status=2).stderr
+                self.assertIn(f"{option}: must be at most {most}, not {size}", message)
         self.assertIn("must be a whole number above zero", self.deq(*tiny, "--size", "0", status=2).stderr)
 
     def explicit(self, *arguments):

@@ -106,6 +106,17 @@ class Learning(VisionTest):
             self.assertIn("accuracy", result)
             self.assertNotIn("nfe_forward", result)
 
+    def test_inception_with_the_stem_of_large_images(self):
+        result = json.loads(self.deq("train", self.explicit("inception"), *settings(
+            model__stem="imagenet", train__steps=2, train__log_every=1), "--out", "run", "--json").stdout)
+        losses = [line["loss"] for line in self.metrics("run") if line["split"] == "train"]
+        self.assertEqual(len(losses), 2)
+        for loss in (*losses, result["loss"]):
+            self.assertTrue(0 < loss < 100, loss)  # ln 3 = 1.1 is that of a guess
+        weights = self.weights("run")
+        shape = {name: weights[name][1] for name in weights if name.startswith("features.filters1")}
+        self.assertEqual(shape, {"features.filters1.weight": [24, 1, 7, 7]})
+
     def test_an_adaptive_gamma_and_pretraining(self):
         self.train_squares("run", "--set", "train.epochs=2", "--set", "train.pretrain.steps=3", "--set",
                            "train.pretrain.layers=2", "--set", "jacobian.control.hold=rho", "--set",

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "deq/lab/settings/files.h"
+#include "deq/models/transformer/gpt2_footprint.h"
 
 namespace deq::lab {
 namespace {
@@ -84,6 +85,32 @@ TEST(LanguageConfig, ThePublishedRelationalMemoryIsTheDefault) {
   EXPECT_EQ(config.data.segment, 100);
 }
 
+TEST(LanguageConfig, TheSmallestPublishedGpt2FitsOneGpu) {
+  const auto config =
+      load_config<LanguageConfig>(kSource / "configs/paper/wikitext103-gpt2-355m.toml");
+  models::Gpt2Options model = std::get<Gpt2Model>(config.model);
+  model.vocabulary = 267'735;  // WikiText-103's words
+  model.tie_projections = {false, true, true, true};
+  EXPECT_EQ(models::parameter_count(model), 342'995'786);
+  const auto& train = config.train;
+  ASSERT_EQ(train.batch_size % train.accumulation, 0);
+  const auto bytes = [&](int64_t rows) {
+    const auto one = models::gpt2_footprint(model, {.batch = rows, .words = config.data.segment});
+    return one.states() + one.activations.everything + one.activations.outside;
+  };
+  EXPECT_LT(bytes(train.batch_size / train.accumulation), 0.6 * 80e9);
+  EXPECT_GT(bytes(train.batch_size), 141e9) << "without accumulation";
+  // As often through the text as the DEQ-Transformer.
+  const auto deq =
+      load_config<LanguageConfig>(kSource / "configs/paper/wikitext103-deq-post-ln-jr.toml");
+  EXPECT_FALSE(train.steps.has_value());
+  EXPECT_EQ(train.epochs, deq.train.epochs);
+  const auto largest =
+      load_config<LanguageConfig>(kSource / "configs/paper/wikitext103-gpt2-8.3b.toml");
+  EXPECT_EQ(largest.train.steps, 300'000);
+  EXPECT_EQ(largest.train.lr_schedule.warmup_steps, 3000);
+}
+
 // What a file of a set is called is what it changes, for the paper's corpus and for the small one.
 TEST(LanguageConfig, BothSetsHoldTheSameExperiments) {
   for (const std::string start : {"paper/wikitext103-", "books/"}) {
@@ -109,6 +136,10 @@ TEST(LanguageConfig, BothSetsHoldTheSameExperiments) {
     EXPECT_EQ(load("deq-post-ln-jr-300").data.segment, 300) << start;
     EXPECT_TRUE(std::holds_alternative<TransformerXlModel>(load("transformer-xl").model)) << start;
     EXPECT_TRUE(std::holds_alternative<QrnnModel>(load("awd-qrnn").model)) << start;
+    EXPECT_TRUE(std::holds_alternative<RelationalMemoryModel>(load("relational-memory").model))
+        << start;
+    const auto* gpt2 = start == "books/" ? "gpt2" : "gpt2-355m";
+    EXPECT_TRUE(std::holds_alternative<Gpt2Model>(load(gpt2).model)) << start;
   }
 }
 

@@ -268,7 +268,7 @@ TEST_F(LoopedTest, TrainingStartsFromNoiseThatFollowsFromTheSeed) {
   positions->to(torch::kFloat64);
   const Inputs many{draw({50, 40, options.d_model}), positions(40)};
   EXPECT_TRUE(cell->initial_state(many)[0].equal(cell->initial_state(many)[0]));
-  EXPECT_FALSE(cell->draws_start());
+  EXPECT_FALSE(cell->start_may_change());
   const auto fixed = cell->initial_state(many)[0];
   EXPECT_TRUE(fixed.equal(fixed[0][0].expand(fixed.sizes())));
   EXPECT_GT(fixed.abs().max().item<double>(), 0.1);
@@ -278,7 +278,7 @@ TEST_F(LoopedTest, TrainingStartsFromNoiseThatFollowsFromTheSeed) {
   EXPECT_NEAR(noise.std().item<double>(), 2, 0.05);
   EXPECT_NEAR(noise.mean().item<double>(), 0, 0.1);
   EXPECT_FALSE(noise.equal(cell->initial_state(many)[0]));
-  EXPECT_TRUE(cell->draws_start());
+  EXPECT_TRUE(cell->start_may_change());
   torch::manual_seed(5);
   EXPECT_TRUE(noise.equal(cell->initial_state(many)[0]));
 }

@@ -71,6 +71,24 @@ class PredictedStart : public test::Seeded {
     return names;
   }
 
+  /// A pass without gradients remembers what was predicted, not how.
+  void expect_kept(const std::shared_ptr<Cell>& cell, const Inputs& inputs) {
+    const torch::NoGradGuard no_grad;
+    for (const auto& item : cell->named_parameters()) {
+      if (item.key().starts_with("start.")) item.value().normal_(0, 0.1, generator_);
+    }
+    Equilibrium layer(cell, kStartPlan);
+    layer->eval();
+    const auto eq = layer->forward(inputs);
+    const auto predicted = cell->initial_state(inputs);
+    for (const auto& item : cell->named_parameters()) {
+      if (item.key().starts_with("start.")) item.value().add_(1);
+    }
+    const auto start = eq.start();
+    ASSERT_EQ(start.size(), predicted.size());
+    for (size_t i = 0; i < start.size(); ++i) EXPECT_TRUE(start[i].equal(predicted[i])) << i;
+  }
+
   /// A start that is trained on one batch leaves the solver less to do.
   static void expect_shorter_solves(const std::shared_ptr<Cell>& cell, const Inputs& inputs) {
     Equilibrium layer(cell, kStartPlan);
@@ -217,6 +235,13 @@ TEST_F(PredictedStart, IsInTheStatesTypeUnderAutocast) {
       EXPECT_TRUE(part.requires_grad());
     }
   }
+}
+
+TEST_F(PredictedStart, IsKeptByAPassWithoutGradients) {
+  expect_kept(mdeq(2).ptr(), {injection()});
+  expect_kept(transformer().ptr(), text_inputs());
+  EXPECT_FALSE(MdeqCell(test::small_mdeq(2), generator_)->start_may_change());
+  EXPECT_FALSE(TransformerCell(test::small_transformer(), generator_)->start_may_change());
 }
 
 }  // namespace

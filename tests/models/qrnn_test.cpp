@@ -163,6 +163,21 @@ TEST_F(QrnnTest, GradientsAreThoseOfFiniteDifferences) {
   });
 }
 
+TEST_F(QrnnTest, GradientsOfDroppedFeaturesAreThoseOfFiniteDifferences) {
+  auto model = make(regularised());
+  const auto text = tokens(3, 5), targets = tokens(3, 5);
+  const auto memory = model->read(tokens(3, 2), {}).memory;
+  const auto loss = [&](uint64_t seed) {
+    torch::manual_seed(seed);  // the same masks at every evaluation
+    const auto output = model->forward(text, targets, memory);
+    return output.nll.mean() + output.penalty;
+  };
+  ASSERT_NE(loss(1).item<double>(), loss(2).item<double>()) << "nothing is dropped";
+  for (const uint64_t seed : {1, 2, 3}) {
+    test::expect_gradients_of_differences(*model, [&] { return loss(seed); });
+  }
+}
+
 TEST_F(QrnnTest, PenaltiesAreThePublishedOnesInTrainingOnly) {
   auto options = small(2);
   options.output_dropout = 0.5;

@@ -298,6 +298,8 @@ TEST(RelationalMemorySizes, OfThePublishedSettings) {
   EXPECT_EQ(expected_parameters(published), 214'967'606);
   published.gates = MemoryGates::Memory;
   EXPECT_EQ(expected_parameters(published), 189'967'610);
+  published.gates = MemoryGates::None;
+  EXPECT_EQ(expected_parameters(published), 189'957'606);
 }
 
 TEST_F(RelationalMemoryTest, IsReplayedWithTheSameGradients) {

@@ -107,6 +107,51 @@ TEST_F(MixingLoss, AStartAtTheEquilibriumIsFinite) {
   }
 }
 
+/// tanh(z Wᵀ + x) for some samples; for the others the same value whatever z is, so that residuals
+/// are exactly 0 from some iterate on, or now and then.
+struct PartlyConstant {
+  test::TanhMap map;
+  torch::Tensor value, constant;  // [B, D], [B, 1]
+
+  torch::Tensor operator()(const torch::Tensor& z) const {
+    return torch::where(constant, value + 0 * z, map(z));
+  }
+};
+
+TEST_F(MixingLoss, IsFiniteWhereSomeResidualsAreZero) {
+  const auto f32 = torch::TensorOptions(torch::kFloat32);
+  const int64_t batch = 6, dim = 6;
+  const auto problem = test::tanh_problem(batch, dim, 0.9, generator_);
+  PartlyConstant f{{problem.map.w.to(f32), problem.map.x.to(f32)},
+                   torch::randn({batch, dim}, generator_, f32),
+                   torch::tensor({true, true, true, false, false, false}).unsqueeze(1)};
+  f.value[1].zero_();
+  const auto z_star = torch::where(f.constant, f.value, problem.z_star.to(f32));
+  auto start = torch::randn({batch, dim}, generator_, f32);
+  start[0] = f.value[0];  // later iterates leave it by a rounding error
+  start[1].zero_();       // those of a value of 0 never do
+  auto mixing = drawn_mixing({.memory = 3, .hidden = 64}, generator_);  // not all are saturated
+  mixing->to(torch::kFloat32);
+  solver_.mixing = mixing.ptr();
+  solver_.beta = 1;
+  solver_.max_evals = 12;
+  for (const double spread : {0.3, 0.0}) {
+    // Where β stays 1, one step solves a constant sample.
+    const torch::NoGradGuard no_grad;
+    mixing->named_parameters()["correction.weight"][3].mul_(spread);
+    mixing->named_parameters()["correction.bias"][3].mul_(spread);
+    const auto gradients = [&] {
+      const torch::AutoGradMode grad(true);
+      const auto loss = mixing_loss(f, start, z_star, solver_);
+      EXPECT_TRUE(std::isfinite(loss.item<double>())) << "spread " << spread;
+      return torch::autograd::grad({loss}, mixing->parameters());
+    }();
+    for (const auto& gradient : gradients) {
+      EXPECT_TRUE(torch::isfinite(gradient).all().item<bool>()) << "spread " << spread;
+    }
+  }
+}
+
 /// Problems of one kind: z = tanh(W z + x) with the same symmetric W, whose eigenvalues lie between
 /// 0.1 and 0.95, and other x.
 struct Family {

@@ -32,7 +32,7 @@ struct PredictingCell : test::TanhCellImpl {
 struct DrawingCell : test::TanhCellImpl {
   using TanhCellImpl::TanhCellImpl;
   State initial_state(const Inputs& x) override { return {torch::randn_like(x[0])}; }
-  bool draws_start() const override { return true; }
+  bool start_may_change() const override { return true; }
 };
 
 class StartDistance : public test::Seeded {
@@ -146,6 +146,30 @@ TEST_F(StartDistance, KnowsWhereACellThatDrawsLetItBegin) {
   torch::manual_seed(5);
   EXPECT_TRUE(eq.start()[0].equal(torch::randn_like(problem_.x)));
   EXPECT_TRUE(eq.start()[0].is_same(eq.start()[0]));
+}
+
+// A start is kept with its graph, but a solve's graph does not lead to its start: passes from each
+// other's equilibria, which nobody detached, are no chain in memory.
+TEST_F(StartDistance, StartsThatAreNotDetachedKeepNoMoreThanOnePass) {
+  auto twice = exact(Implicit{.twice = true});
+  for (const auto& options :
+       {exact(), twice, exact(Unrolled{.steps = 3}), exact(Phantom{}), exact(Reversible{})}) {
+    for (const bool differentiated : {false, true}) {
+      SCOPED_TRACE(std::string(gradient_name(options.gradient)) +
+                   (differentiated ? ", with backward" : ""));
+      Equilibrium layer(problem_.cell, options);
+      std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>> inputs;
+      Equilibrated eq;
+      for (int pass = 0; pass < 5; ++pass) {
+        const auto x = problem_.x.clone().requires_grad_();
+        inputs.emplace_back(x.getIntrusivePtr());
+        eq = layer->forward({x}, {.start = eq.state});
+        if (differentiated) eq.z().sum().backward();
+      }
+      EXPECT_FALSE(inputs[4].expired());
+      for (const int pass : {0, 1, 2}) EXPECT_TRUE(inputs[pass].expired()) << pass;
+    }
+  }
 }
 
 TEST_F(StartDistance, OfSeveralStateTensorsIsOne) {

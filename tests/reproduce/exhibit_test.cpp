@@ -175,6 +175,29 @@ TEST(Exhibit, TheSmallTransformersAreOfOneSize) {
   EXPECT_NEAR(parameters("transformer-xl") / parameters("post-ln-jr"), 1, 0.1);
 }
 
+// Else a table would rank rates and lengths, not networks. The published settings differ by row.
+TEST(Exhibit, TheNetworksOfATableTrainAlike) {
+  for (const auto scale : {Scale::Small, Scale::Books, Scale::Long}) {
+    const auto catalogue = read_catalogue(kRecipes, scale);
+    const auto load = [&catalogue](const std::string& run) {
+      const auto* source = catalogue.find(run);
+      return load_config<LanguageConfig>(source->config, source->overrides);
+    };
+    const auto alike = load("transformer-xl");
+    for (const char* table : {"table1", "table5"}) {
+      for (const auto& member : at_scale(read_exhibit(kRecipes, table), catalogue).members) {
+        SCOPED_TRACE(fmt::format("{} at scale {}", member.run, name(scale)));
+        const auto config = load(member.run);
+        EXPECT_EQ(config.train.lr, alike.train.lr);
+        EXPECT_EQ(config.train.steps, alike.train.steps);
+        EXPECT_EQ(config.train.epochs, alike.train.epochs);
+        EXPECT_EQ(config.train.batch_size * config.data.segment,
+                  alike.train.batch_size * alike.data.segment);
+      }
+    }
+  }
+}
+
 TEST(Exhibit, AnUnknownOneListsThoseThereAre) {
   EXPECT_EQ(message_of<UsageError>([] { read_exhibit(kRecipes, "fig2"); }),
             "there is no recipe \"fig2\"; there are: fig1, fig3, fig5, fig6, fig7, fig8, fig10, "

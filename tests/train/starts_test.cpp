@@ -57,6 +57,21 @@ TEST(StartPenaltyPlan, BeginsWithTheSolvesAndEvaluatesThemWhereItSteps) {
   EXPECT_EQ(plan_of(recipe, 3).how.replay, Replay::Off);
 }
 
+TEST(StartPenaltyPlan, StepsFromAStateOnTheWayOfItsSolve) {
+  Recipe recipe;
+  recipe.solver.forward = Broyden{.max_evals = 5};
+  recipe.train.step_penalty = 0.5;
+  recipe.train.step_evals = 4;
+  recipe.train.random_evals = {.low = -4, .high = 0};
+  std::map<int64_t, int64_t> most;  // by budget
+  for (int64_t step = 0; step < 500; ++step) {
+    const auto plan = plan_of(recipe, step);
+    auto& seen = most[max_evals(plan.how.forward)];
+    seen = std::max(seen, plan.step_evals);
+  }
+  EXPECT_EQ(most, (std::map<int64_t, int64_t>{{1, 0}, {2, 1}, {3, 2}, {4, 3}, {5, 4}}));
+}
+
 class StartPenaltiesTest : public test::Seeded {};
 
 TEST_F(StartPenaltiesTest, AreMeansOverSamplesAndSumsOverLayers) {
@@ -142,6 +157,78 @@ TEST_F(StartsTraining, GoesOnToTheSameBits) {
   }
 }
 
+class BlendedTraining : public StartsTraining {
+ protected:
+  static SyntheticConfig blended() {
+    auto config = test::short_config();
+    config.solver.forward = Broyden{.max_evals = 12};
+    config.jacobian.gamma = {.shape = ConstantSchedule{.value = 0.1}};
+    config.train.pretrain = {.steps = 4, .layers = 2, .gamma = 0.1};
+    config.train.switching = {.steps = 24, .extra_evals = 4, .blended = true};
+    return config;
+  }
+};
+
+TEST_F(BlendedTraining, CountsSolvesWhereThereAreSome) {
+  const auto config = blended();
+  std::vector<Equilibrated> passes;
+  test::TrainingRun run(config, make("run"), [&passes](int64_t, const TaskPass& pass) {
+    passes.push_back(pass.equilibria.front());
+  });
+  run.trainer.run();
+  const auto lines = run.of("train");
+  ASSERT_EQ(lines.size() * 4, passes.size());
+  int mixed = 0;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    std::vector<const Equilibrated*> steps, solved;
+    for (size_t pass = 4 * i; pass < 4 * i + 4; ++pass) {
+      steps.push_back(&passes[pass]);
+      if (!plan_of(config, static_cast<int64_t>(pass)).pretraining) solved.push_back(steps.back());
+    }
+    mixed += solved.size() % 4 != 0 ? 1 : 0;
+    if (!solved.empty()) steps = solved;
+    double forward = 0, adjoint = 0, residual = 0, converged = 0, samples = 0;
+    for (const auto* eq : steps) {
+      forward += static_cast<double>(eq->report.evaluations);
+      adjoint += static_cast<double>(eq->adjoint().evaluations);
+      residual += eq->report.mean_relative();
+      for (const auto& sample : eq->report.samples) {
+        converged += sample.status == Status::Converged ? 1 : 0;
+        ++samples;
+      }
+    }
+    const auto count = static_cast<double>(steps.size());
+    EXPECT_NEAR(number(lines[i], "nfe_forward"), forward / count, 1e-9) << "line " << i;
+    EXPECT_NEAR(number(lines[i], "nfe_adjoint"), adjoint / count, 1e-9) << "line " << i;
+    EXPECT_NEAR(number(lines[i], "residual"), residual / count, 1e-9) << "line " << i;
+    const double share = number(lines[i], "stopped.converged");
+    EXPECT_NEAR(std::isnan(share) ? 0 : share, converged / samples, 1e-9) << "line " << i;
+  }
+  EXPECT_GE(mixed, 2) << "lines with steps of both kinds";
+}
+
+TEST_F(BlendedTraining, GoesOnToTheSameBits) {
+  test::TrainingRun straight(blended(), make("straight"));
+  straight.trainer.run();
+  auto other = blended();
+  other.train.switching.blended = false;
+  test::TrainingRun without(other, make("without"));
+  without.trainer.run();
+  EXPECT_FALSE(test::same_bits(straight.weights(), without.weights()));
+  for (const int64_t stop : {3, 7, 13, 22}) {
+    const auto folder = make("stopped-" + std::to_string(stop));
+    {
+      test::TrainingRun first(blended(), folder);
+      first.interrupted = [&first, stop] { return first.task.passes() >= stop ? SIGTERM : 0; };
+      ASSERT_EQ(first.trainer.run(), TrainingEnd::Interrupted);
+    }
+    test::TrainingRun second(blended(), folder);
+    second.trainer.resume();
+    ASSERT_EQ(second.trainer.run(), TrainingEnd::Finished);
+    EXPECT_TRUE(test::same_bits(second.weights(), straight.weights())) << "stopped at " << stop;
+  }
+}
+
 class ConfigOfSteps : public ::testing::Test {
  protected:
   /// What is said about this configuration; empty: nothing.
@@ -203,6 +290,16 @@ TEST_F(ConfigOfSteps, SaysWhereItCannot) {
   }
   EXPECT_EQ(refusal("synthetic", {"train.step_evals=2"}),
             "train.step_evals = 2 does nothing without train.step_penalty");
+  for (const char* evals : {"6", "7"}) {
+    EXPECT_EQ(refusal("synthetic", {"train.step_penalty=0.1", "solver.forward.max_evals=6",
+                                    std::string("train.step_evals=") + evals}),
+              std::string("train.step_evals = ") + evals +
+                  ": must be less than solver.forward.max_evals = 6, since the step is to begin on "
+                  "the way of a solve");
+  }
+  EXPECT_EQ(refusal("synthetic",
+                    {"train.step_penalty=0.1", "solver.forward.max_evals=6", "train.step_evals=5"}),
+            "");
 }
 
 TEST_F(ConfigOfSteps, ABlendHasSteps) {

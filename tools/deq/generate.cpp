@@ -15,7 +15,8 @@
 namespace deq::lab::cli {
 namespace {
 
-/// Words that are also read from zero, to measure what the start at the last equilibrium saves.
+/// Words that are also read from the model's own start, to measure what the start at the last
+/// equilibrium saves.
 constexpr int64_t kCompared = 32;
 
 struct GenerateArguments : RunArguments {
@@ -27,10 +28,10 @@ struct GenerateArguments : RunArguments {
 
 struct Saving {
   int64_t compared = 0;
-  double evaluations = 0, from_zero = 0;  // sums over the words compared
+  double evaluations = 0, from_start = 0;  // sums over the words compared
 
   double warm_mean() const { return evaluations / static_cast<double>(compared); }
-  double cold_mean() const { return from_zero / static_cast<double>(compared); }
+  double cold_mean() const { return from_start / static_cast<double>(compared); }
 };
 
 /// A blank before every word that does not begin a line.
@@ -56,7 +57,7 @@ void run_generate(const GenerateArguments& arguments) {
     if (!arguments.json) std::cout << piece << std::flush;
     if (!word.evaluations || saving.compared == kCompared) continue;
     saving.evaluations += static_cast<double>(*word.evaluations);
-    saving.from_zero += static_cast<double>(generator.evaluations_from_zero().value());
+    saving.from_start += static_cast<double>(generator.evaluations_from_zero().value());
     ++saving.compared;
   }
   if (arguments.json) {
@@ -73,8 +74,8 @@ void run_generate(const GenerateArguments& arguments) {
   // Adding 0 makes "-0" a "0".
   const double saved = std::round(100 * (1 - saving.warm_mean() / saving.cold_mean())) + 0.0;
   std::cerr << fmt::format(
-      "deq: {:.1f} evaluations per word from the last equilibrium on, {:.1f} from zero: {:.0f} % "
-      "saved (first {} words)\n",
+      "deq: {:.1f} evaluations per word from the last equilibrium on, {:.1f} from the model's own "
+      "start: {:.0f} % saved (first {} words)\n",
       saving.warm_mean(), saving.cold_mean(), saved, saving.compared);
 }
 

@@ -10,7 +10,7 @@ constexpr int64_t kBefore = 60, kTraced = 4;
 }  // namespace
 
 void TracedSteps::after(const StepNews& news) {
-  if (!missing() || news.phase != TrainingPhase::Training) return;
+  if (!missing() || news.step <= unrolled_) return;
   ++steps_;
   if (steps_ == kBefore) {
     wait_for(device_);

@@ -9,12 +9,13 @@
 
 namespace deq::lab::cli {
 
-/// Traces a few steps of a training, after the first ones in which the layer is solved: by then all
-/// is recorded that will be replayed.
+/// Traces a few steps of a training, after the first ones since the last that was unrolled: by then
+/// all is recorded that will be replayed.
 class TracedSteps {
  public:
-  /// An empty path traces nothing.
-  TracedSteps(const std::string& path, torch::Device device) : trace_(path), device_(device) {}
+  /// An empty path traces nothing. Of the first `unrolled` steps some or all are not solved.
+  TracedSteps(const std::string& path, torch::Device device, int64_t unrolled)
+      : trace_(path), device_(device), unrolled_(unrolled) {}
 
   void after(const StepNews& news);
 
@@ -24,7 +25,8 @@ class TracedSteps {
  private:
   Trace trace_;
   torch::Device device_;
-  int64_t steps_ = 0;  // after the pretraining, of this call
+  int64_t unrolled_;
+  int64_t steps_ = 0;  // after these, of this call
   bool written_ = false;
 };
 

@@ -17,6 +17,7 @@
 #include "lab/io/run_lock.h"
 #include "lab/report/environment.h"
 #include "lab/train/interruption.h"
+#include "lab/train/step_plan.h"
 #include "progress.h"
 #include "traced_steps.h"
 
@@ -120,7 +121,7 @@ TrainingResult train(const TrainingJob& job) {
   const auto say = [&](const std::string& line) {
     if (!job.quiet) warn(line);
   };
-  TracedSteps traced(job.trace, device);
+  TracedSteps traced(job.trace, device, steps_with_pretraining(job.experiment.recipe.train));
   const Interruption interruption;
   auto end = TrainingEnd::Finished;
   int64_t steps = 0;  // of the whole training

@@ -24,9 +24,9 @@ class Cell : public torch::nn::Module {
   /// own (start_distance); a solve's gradients do not go there.
   virtual State initial_state(const Inputs& inputs) = 0;
 
-  /// Whether initial_state() may give another state at every call. A pass then keeps the one that
-  /// it began at.
-  virtual bool draws_start() const { return false; }
+  /// Whether initial_state() may give another state later for the same inputs: it draws, or
+  /// parameters predict it. A pass then keeps the one that it began at.
+  virtual bool start_may_change() const { return false; }
 
   /// All of f that is constant during a solve (injections, masks, normalised weights). Runs once
   /// per solve, on the tape. By default the inputs themselves.

@@ -93,7 +93,8 @@ class Equilibrated {
   /// a penalty made from it with the loss and call backward() once.
   const Linearization& linearization() const;
 
-  /// z₀, with its graph where it has one, as a predicted start does.
+  /// z₀, with its graph where it has one, as a predicted start does. A loss on it that is to reach
+  /// what a given start was made from shares one backward() with the losses that have that graph.
   State start() const;
 
   /// f(z), with gradients to z and, of a pass with gradients, to all that f depends on. Error where
@@ -114,7 +115,10 @@ class Equilibrated {
 
 /// How one pass goes where it differs from the layer's own way.
 struct Pass {
-  State start{};  ///< z₀, e.g. the equilibrium of a similar input; else the cell's
+  /// z₀, e.g. the equilibrium of a similar input; else the cell's. It is kept with its graph, for
+  /// start_distance, as long as what the pass gives: detach one whose graph is of no use, such as
+  /// the equilibrium of the step before in a training.
+  State start{};
   const EquilibriumPlan* plan = nullptr;  ///< solved and differentiated otherwise
   /// Solved otherwise; a layer whose gradient replaces the solver (Unrolled, Reversible) is solved
   /// too.

@@ -10,7 +10,8 @@
 namespace deq {
 
 /// Of z₀: what a predicted start is trained with (Skip-DEQ, Pal, Edelman and Rackauckas 2022). Its
-/// gradients reach the start and what it is made from, not f.
+/// gradients reach the start and what it is made from, not f. A given start has the graph that it
+/// was given with: where that is one of another loss, the two share one backward().
 torch::Tensor start_distance(const Equilibrated& equilibrium);
 
 /// Of f(z), where z is z₀ or the state that is given: its gradients reach f's parameters and inputs

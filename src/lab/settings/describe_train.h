@@ -169,7 +169,7 @@ void describe(Visitor& v, TrainConfig& config) {
            "The weight of the same distance after one step of f.");
   v.number("step_evals", config.step_evals, between(0, 1e9),
            "Evaluations of the solver before that step at most: each training step draws how many, "
-           "from 0 on; from 0 it is a step from the start.");
+           "from 0 on; from 0 it is a step from the start. Less than solver.forward.max_evals.");
   v.span(
       "random_evals", config.random_evals, between(-1e9, 1e9),
       "By how many evaluations, drawn from here, the forward budget of a training step differs.");

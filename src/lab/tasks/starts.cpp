@@ -43,6 +43,11 @@ void require_sensible(const Recipe& recipe, const Starts& starts) {
   require<UsageError>(train.step_evals == 0 || train.step_penalty > 0,
                       "train.step_evals = {} does nothing without train.step_penalty",
                       train.step_evals);
+  const auto budget = max_evals(recipe.solver.forward);
+  require<UsageError>(train.step_evals == 0 || train.step_evals < budget,
+                      "train.step_evals = {}: must be less than solver.forward.max_evals = {}, "
+                      "since the step is to begin on the way of a solve",
+                      train.step_evals, budget);
   const auto refuse = [&](std::string_view key, double weight) {
     if (weight == 0) return;
     require<UsageError>(starts.solved,

@@ -51,11 +51,20 @@ void StepFigures::reduce(World& world, torch::Device device) {
 
 void StepWindow::add(const StepFigures& figures) {
   ++steps_;
-  for (size_t i = 0; i < StepFigures::kCount; ++i) sums_[i] += figures[i];
+  const bool solved = figures[StepFigures::kSolved] > 0;
+  for (size_t i = 0; i < StepFigures::kCount; ++i) {
+    sums_[i] += figures[i];
+    if (solved) sums_of_solved_[i] += figures[i];
+  }
 }
 
 Metrics StepWindow::means() const {
   const auto mean = [this](size_t name) { return sums_[name] / static_cast<double>(steps_); };
+  const double solved_steps = sums_[StepFigures::kSolved];
+  const auto& solves = solved_steps > 0 ? sums_of_solved_ : sums_;
+  const auto mean_solve = [&](size_t name) {
+    return solves[name] / (solved_steps > 0 ? solved_steps : static_cast<double>(steps_));
+  };
   Metrics line{{"loss", mean(StepFigures::kLoss)}, {"task_loss", mean(StepFigures::kTaskLoss)}};
   if (sums_[StepFigures::kPenalised] > 0) {
     line.emplace_back("penalty", sums_[StepFigures::kPenalty] / sums_[StepFigures::kPenalised]);
@@ -64,17 +73,17 @@ Metrics StepWindow::means() const {
                                      std::pair("step_distance", StepFigures::kStepDistance)}) {
     if (sums_[figure] > 0) line.emplace_back(name, sums_[figure] / sums_[StepFigures::kStarted]);
   }
-  if (sums_[StepFigures::kForward] > 0) {
-    append(line, {{"nfe_forward", mean(StepFigures::kForward)},
-                  {"nfe_sample", mean(StepFigures::kPerSample)},
-                  {"nfe_adjoint", mean(StepFigures::kAdjoint)},
-                  {"residual", mean(StepFigures::kResidual)}});
-    if (sums_[StepFigures::kAdjointMeasured] > 0) {
-      line.emplace_back("adjoint_residual", sums_[StepFigures::kAdjointResidual] /
-                                                sums_[StepFigures::kAdjointMeasured]);
+  if (solves[StepFigures::kForward] > 0) {
+    append(line, {{"nfe_forward", mean_solve(StepFigures::kForward)},
+                  {"nfe_sample", mean_solve(StepFigures::kPerSample)},
+                  {"nfe_adjoint", mean_solve(StepFigures::kAdjoint)},
+                  {"residual", mean_solve(StepFigures::kResidual)}});
+    if (solves[StepFigures::kAdjointMeasured] > 0) {
+      line.emplace_back("adjoint_residual", solves[StepFigures::kAdjointResidual] /
+                                                solves[StepFigures::kAdjointMeasured]);
     }
     for (size_t status = 0; status < std::size(kStopNames); ++status) {
-      const double share = mean(StepFigures::kStops + status);
+      const double share = mean_solve(StepFigures::kStops + status);
       if (share > 0) line.emplace_back(fmt::format("stopped.{}", kStopNames[status]), share);
     }
   }

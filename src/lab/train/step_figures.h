@@ -24,6 +24,7 @@ class StepFigures {
     kStartDistance,
     kStepDistance,
     kStarted,    // 1 where distances were penalised
+    kSolved,     // 1 where the layer was not unrolled for the pretraining
     kForward,    // evaluations of the forward solves
     kPerSample,  // evaluations that a sample needed, on average
     kAdjoint,    // evaluations of the adjoint solves
@@ -54,12 +55,13 @@ class StepWindow {
  public:
   void add(const StepFigures& figures);
   int64_t steps() const { return steps_; }
-  /// The means; what was never measured is left out.
+  /// The means; what was never measured is left out. Where some of the steps were solved, what is
+  /// said of solves is the mean over these.
   Metrics means() const;
 
  private:
   int64_t steps_ = 0;
-  StepFigures sums_;
+  StepFigures sums_, sums_of_solved_;
 };
 
 }  // namespace deq::lab

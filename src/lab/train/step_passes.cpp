@@ -106,6 +106,7 @@ void StepPasses::backpropagate(int64_t step, const StepPlan& plan, int64_t part,
   if (distances.start.defined() || distances.step.defined()) {
     figures[StepFigures::kStarted] += weight;
   }
+  if (!plan.pretraining) figures[StepFigures::kSolved] += weight;
   figures[StepFigures::kUnreadable] += static_cast<double>(batch.skipped * world_->size());
   last_reports_.clear();
   for (auto& equilibrium : pass.equilibria) last_reports_.push_back(std::move(equilibrium.report));

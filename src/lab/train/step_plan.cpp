@@ -104,6 +104,8 @@ StepPlan plan_step(const Recipe& recipe, const GammaController& controller, int6
                                          random_key(recipe.seed, RandomStream::SolverBudget, step))
                             : 0;
   plan.how.forward = with_more_evals(plan.how.forward, extra + drawn);
+  // The step's distance is that from a state on the way of its solve.
+  plan.step_evals = std::min(plan.step_evals, max_evals(plan.how.forward) - 1);
   if (const auto* adjoint = adjoint_solver(plan.how.gradient)) {
     plan.how.gradient = with_adjoint_evals(plan.how.gradient, max_evals(*adjoint) + extra);
   }

@@ -1,5 +1,8 @@
+#include <fmt/format.h>
+
 #include <map>
 #include <memory>
+#include <string>
 
 #include "bench/gpt2_plan.h"
 #include "bench/measurements.h"
@@ -16,6 +19,20 @@ const std::map<std::string, Precision> kPrecisions{{"float32", Precision::Float3
                                                    {"bfloat16", Precision::BFloat16},
                                                    {"float64", Precision::Float64}};
 
+// Far beyond any memory; even together they are numbers that can be counted.
+constexpr int64_t kMostSamples = 65'536, kMostFeatures = 65'536, kMostPixels = 8'192;
+
+/// Above zero, and at most this.
+CLI::Validator size_up_to(int64_t most) {
+  return CLI::Validator(
+      [most](const std::string& text) -> std::string {
+        if (auto fault = positive_whole_number(text); !fault.empty()) return fault;
+        if (!is_whole_number(text, most + 1)) return "";
+        return fmt::format("must be at most {}, not {}", most, text);
+      },
+      "");
+}
+
 CLI::App* add_subject(CLI::App& bench, const char* name, const char* what,
                       const std::shared_ptr<BenchArguments>& arguments) {
   auto* command = bench.add_subcommand(name, what);
@@ -23,7 +40,7 @@ CLI::App* add_subject(CLI::App& bench, const char* name, const char* what,
   command->add_option("--precision", arguments->precision, "float32, tf32, bfloat16 or float64")
       ->transform(CLI::CheckedTransformer(kPrecisions));
   auto* batch =
-      command->add_option("--batch", arguments->batch, "samples")->check(positive_whole_number);
+      command->add_option("--batch", arguments->batch, "samples")->check(size_up_to(kMostSamples));
   if (arguments->batch > 0) batch->capture_default_str();
   command->add_option("--repeats", arguments->repeats, "calls of which the median is told")
       ->capture_default_str()
@@ -80,11 +97,11 @@ void add_bench(CLI::App& program) {
   images
       ->add_option("--channels", multiscale->channels,
                    "of its finest scale, instead of the preset's; the other scales grow with it")
-      ->check(positive_whole_number);
+      ->check(size_up_to(kMostFeatures));
   images->add_option("--groups", multiscale->groups, "of its group norms, instead of the preset's")
       ->check(positive_whole_number);
   images->add_option("--size", multiscale->image_size, "height and width of the images")
-      ->check(positive_whole_number);
+      ->check(size_up_to(kMostPixels));
   images->callback([mdeq, multiscale] {
     multiscale->batch = mdeq->batch;
     bench_model(*mdeq_subject(*multiscale, usable_device(mdeq->device), mdeq->precision), *mdeq);
@@ -108,10 +125,10 @@ void add_bench(CLI::App& program) {
   add_trace(*reasoner, *puzzles);
   reasoner->add_option("--cells", sizes->tokens, "of a puzzle")
       ->capture_default_str()
-      ->check(positive_whole_number);
+      ->check(size_up_to(kMostFeatures));
   reasoner->add_option("--width", sizes->width, "features of a cell")
       ->capture_default_str()
-      ->check(positive_whole_number);
+      ->check(size_up_to(kMostFeatures));
   reasoner->add_flag("--attention", sizes->attention, "cells see each other by attention");
   reasoner->callback([puzzles, sizes] {
     sizes->batch = puzzles->batch;

@@ -32,14 +32,10 @@ int64_t scale_of(const std::string& name) {
   return std::stoll(parts[1]);
 }
 
-constexpr int64_t kMostChannels = 65'536;  // of the finest scale; more would be beyond any memory
-
 models::MdeqOptions options_of(const MdeqSizes& sizes) {
   auto options = models::mdeq_preset(sizes.preset);
   if (sizes.groups) options.groups = *sizes.groups;
   if (sizes.channels) {
-    require<UsageError>(*sizes.channels <= kMostChannels, "--channels {}: must be at most {}",
-                        *sizes.channels, kMostChannels);
     const auto finest = options.channels.front();
     for (auto& channels : options.channels) channels = channels / finest * *sizes.channels;
   }

@@ -26,6 +26,7 @@ class TransformerCellImpl : public Cell {
                                const std::optional<at::Generator>& generator = {});
 
   State initial_state(const Inputs& inputs) override;
+  bool start_may_change() const override { return start_ != nullptr; }
   Context prepare(const Inputs& inputs) override;
   State step(const State& z, const Context& context) override;
   /// No number of its own changes once it is made.

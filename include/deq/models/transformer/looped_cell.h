@@ -34,7 +34,7 @@ class LoopedCellImpl : public Cell {
   /// In training numbers from torch's own generator; else the same vector at every position, drawn
   /// once and kept with the weights.
   State initial_state(const Inputs& inputs) override;
-  bool draws_start() const override { return is_training(); }
+  bool start_may_change() const override { return is_training(); }
   Context prepare(const Inputs& inputs) override;
   State step(const State& s, const Context& context) override;
   /// No number of its own changes once it is made.
