@@ -23,6 +23,7 @@ Gate& gate() {
 
 constexpr std::chrono::seconds kBriefly(1);
 thread_local int depth = 0;
+thread_local bool records = false;
 
 }  // namespace
 
@@ -58,6 +59,7 @@ RecordingPermit::RecordingPermit() {
   granted_ = granted_ && own.pauses == 0;
   if (granted_) {
     own.recording = true;
+    records = true;
     ++depth;  // what is recorded is no pass of its own
   } else {
     own.changed.notify_all();
@@ -66,11 +68,16 @@ RecordingPermit::RecordingPermit() {
 
 RecordingPermit::~RecordingPermit() {
   if (!granted_) return;
+  records = false;
   --depth;
   auto& own = gate();
   const std::lock_guard lock(own.mutex);
   own.recording = false;
   own.changed.notify_all();
+}
+
+bool RecordingPermit::held() {
+  return records;
 }
 
 RecordingPause::RecordingPause() {

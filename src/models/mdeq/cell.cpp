@@ -11,6 +11,7 @@
 #include "models/mdeq/fusion.h"
 #include "models/mdeq/layers.h"
 #include "models/mdeq/start.h"
+#include "replay/recording_gate.h"
 #include "replay/side_by_side.h"
 
 namespace deq::models {
@@ -40,11 +41,11 @@ State scales_in_a_slab(const std::vector<int64_t>& channels, const torch::Tensor
   return scales;
 }
 
-/// Whether a solve begins here, as a rule. Only looked at where that is cheap: without a graph, on
-/// the CPU, and if the first number is zero.
+/// Whether a solve begins here, as a rule. Only looked at where that is cheap, on the CPU if the
+/// first number is zero, and where nothing is kept of it: neither a graph nor a recording.
 bool is_zero(const torch::Tensor& x) {
-  return x.is_cpu() && !torch::GradMode::is_enabled() && x.numel() > 0 &&
-         x[0][0][0][0].item<double>() == 0 && !x.any().item<bool>();
+  if (!x.is_cpu() || torch::GradMode::is_enabled() || RecordingPermit::held()) return false;
+  return x.numel() > 0 && x[0][0][0][0].item<double>() == 0 && !x.any().item<bool>();
 }
 
 torch::Tensor zeros(at::IntArrayRef shape, const torch::TensorOptions& options) {
