@@ -94,6 +94,7 @@ TEST_F(ProductTest, OtherMatricesAreTorchs) {
   EXPECT_FALSE(cpu::own_product_serves(sparse, b));
   EXPECT_FALSE(cpu::own_product_serves(draw(10, 0), draw(0, 5)));
   EXPECT_TRUE(affine(sparse, b).equal(at::mm(sparse, b)));
+  EXPECT_THROW(affine(a, b.t()), c10::Error);  // [10, 20] and [5, 20]
   EXPECT_TRUE(affine(draw(10, 0), draw(0, 5)).eq(0).all().item<bool>());
 }
 
@@ -102,11 +103,10 @@ TEST_F(ProductTest, AnAffineMapAndItsDerivativesAreTorchs) {
     return torch::randn(shape, generator_, torch::kFloat64);
   };
   // The weights transposed, as a model has them.
-  for (const auto& b : {numbers({30}), numbers({40, 30})}) {
-    test::expect_derivatives(
-        [](const test::Variables& v) { return affine(v[0], v[1], v[2]); },
-        [](const test::Variables& v) { return at::addmm(v[2], v[0], v[1]); },
-        {numbers({40, 12}), numbers({30, 12}).t(), b}, numbers({40, 30}));
+  for (const auto& b : {numbers({30}), numbers({1, 30}), numbers({40, 30})}) {
+    test::expect_derivatives([](const test::Variables& v) { return affine(v[0], v[1], v[2]); },
+                             [](const test::Variables& v) { return at::addmm(v[2], v[0], v[1]); },
+                             {numbers({40, 12}), numbers({30, 12}).t(), b}, numbers({40, 30}));
   }
 }
 

@@ -36,10 +36,10 @@ class ResidualBranchTest : public test::Seeded {
   }
   /// x and the weights, and those of the norm where it has them.
   test::Variables variables(const BranchCase& c, int64_t batch = 5) {
-    test::Variables v{draw({batch, c.in, c.height, c.width}),
-                      draw({c.inner, c.in, 3, 3}, 1 / std::sqrt(9.0 * static_cast<double>(c.in))),
-                      draw({c.out, c.inner, 3, 3},
-                           1 / std::sqrt(9.0 * static_cast<double>(c.inner)))};
+    test::Variables v{
+        draw({batch, c.in, c.height, c.width}),
+        draw({c.inner, c.in, 3, 3}, 1 / std::sqrt(9.0 * static_cast<double>(c.in))),
+        draw({c.out, c.inner, 3, 3}, 1 / std::sqrt(9.0 * static_cast<double>(c.inner)))};
     if (c.affine) {
       v.push_back(draw({c.inner}));
       v.push_back(draw({c.inner}));
@@ -57,8 +57,8 @@ BranchWeights weights_of(const BranchCase& c, const test::Variables& v) {
   return weights;
 }
 
-test::Operation branch(const BranchCase& c, at::Tensor (*f)(const at::Tensor&,
-                                                            const BranchWeights&)) {
+test::Operation branch(const BranchCase& c,
+                       at::Tensor (*f)(const at::Tensor&, const BranchWeights&)) {
   return [c, f](const test::Variables& v) { return f(v[0], weights_of(c, v)); };
 }
 
@@ -82,7 +82,8 @@ TEST_F(ResidualBranchTest, HasTheBitsOfItsParts) {
     SCOPED_TRACE(::testing::Message() << c);
     const auto v = in_float(variables(c));
     const auto weights = weights_of(c, v);
-    const auto y = residual_branch(v[0], weights), parts = reference::residual_branch(v[0], weights);
+    const auto y = residual_branch(v[0], weights),
+               parts = reference::residual_branch(v[0], weights);
     EXPECT_TRUE(y.equal(parts));
     const auto g = draw(y.sizes()).to(at::kFloat);
     // For x alone, where the way back is one kernel, too.
@@ -106,9 +107,9 @@ TEST_F(ResidualBranchTest, WhereTheKernelDoesNotServeItIsItsParts) {
   const BranchCase c{8, 16, 8, 4, 16, 16, true};
   const auto v = in_float(variables(c));
   const auto weights = weights_of(c, v);
-  EXPECT_FALSE(cpu::residual_branch_serves(v[0].narrow(0, 0, 3), weights));             // samples
-  EXPECT_FALSE(cpu::residual_branch_serves(v[0].narrow(2, 0, 8), weights));             // tiles
-  EXPECT_FALSE(cpu::residual_branch_serves(v[0].to(at::kDouble), weights));             // type
+  EXPECT_FALSE(cpu::residual_branch_serves(v[0].narrow(0, 0, 3), weights));  // samples
+  EXPECT_FALSE(cpu::residual_branch_serves(v[0].narrow(2, 0, 8), weights));  // tiles
+  EXPECT_FALSE(cpu::residual_branch_serves(v[0].to(at::kDouble), weights));  // type
   const auto wide = variables(c);
   EXPECT_TRUE(residual_branch(wide[0], weights_of(c, wide))
                   .equal(reference::residual_branch(wide[0], weights_of(c, wide))));

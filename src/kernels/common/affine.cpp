@@ -1,9 +1,12 @@
 #include "kernels/common/affine.h"
 
+#include <ATen/ExpandUtils.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/mm.h>
 #include <torch/autograd.h>
+
+#include <vector>
 
 #include "kernels/common/block_cache.h"
 #include "kernels/common/operators.h"
@@ -13,7 +16,7 @@ namespace deq::kernels {
 namespace {
 
 bool serves(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) {
-  const bool adds = !b.defined() || (b.is_cpu() && b.scalar_type() == at::kFloat);
+  const bool adds = !b.defined() || (b.is_cpu() && b.scalar_type() == at::kFloat && b.dim() > 0);
   return adds && cpu::own_products_pay() && cpu::own_product_serves(x, w) &&
          !at::autocast::is_autocast_enabled(at::kCPU);
 }
@@ -29,7 +32,7 @@ struct Affine : torch::autograd::Function<Affine> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
                             const at::Tensor& w, const OptionalTensor& b) {
     context->save_for_backward({x, w});
-    context->saved_data["dimensions_of_b"] = b ? b->dim() : 0;
+    context->saved_data["shape_of_b"] = b ? b->sizes().vec() : std::vector<int64_t>();
     return own_affine(x, w, b.value_or(at::Tensor()));
   }
 
@@ -39,9 +42,11 @@ struct Affine : torch::autograd::Function<Affine> {
     const auto &x = saved[0], &w = saved[1], &g = gradients[0];
     at::Tensor for_x, for_w, for_b;
     if (context->needs_input_grad(0)) for_x = affine(g, w.t());
-    if (context->needs_input_grad(1)) for_w = affine(x.t(), g);
-    const auto of_b = context->saved_data["dimensions_of_b"].toInt();
-    if (of_b > 0 && context->needs_input_grad(2)) for_b = of_b == 1 ? g.sum(0) : g;
+    if (context->needs_input_grad(1)) {  // in the order of w, which may be a parameter turned
+      for_w = w.stride(0) == 1 ? affine(g.t(), x).t() : affine(x.t(), g);
+    }
+    const auto shape_of_b = context->saved_data["shape_of_b"].toIntVector();
+    if (!shape_of_b.empty() && context->needs_input_grad(2)) for_b = at::sum_to(g, shape_of_b);
     return {for_x, for_w, for_b};
   }
 };

@@ -165,7 +165,7 @@ bool own_product_serves(const at::Tensor& a, const at::Tensor& b) {
     return t.is_cpu() && t.scalar_type() == at::kFloat && t.dim() == 2 &&
            (t.stride(0) == 1 || t.stride(1) == 1);
   };
-  return fits(a) && fits(b) && a.size(0) >= kFewRows && a.size(1) > 0;
+  return fits(a) && fits(b) && a.size(0) >= kFewRows && a.size(1) > 0 && a.size(1) == b.size(0);
 }
 
 void own_product(const at::Tensor& c, const at::Tensor& a, const at::Tensor& b, bool add) {

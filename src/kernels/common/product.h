@@ -14,8 +14,7 @@ using WithoutGradients = at::AutoDispatchBelowADInplaceOrView;
 /// c = a·b, or c += a·b. c may be part of a larger matrix.
 void multiply(at::Tensor c, const at::Tensor& a, const at::Tensor& b, bool add = false);
 /// The same by all threads.
-void multiply_in_parallel(at::Tensor c, const at::Tensor& a, const at::Tensor& b,
-                          bool add = false);
+void multiply_in_parallel(at::Tensor c, const at::Tensor& a, const at::Tensor& b, bool add = false);
 
 namespace cpu {
 
@@ -26,8 +25,8 @@ bool own_products_pay();
 /// Of float32 matrices on the CPU, the numbers of whose rows or of whose columns lie side by side,
 /// with rows enough to be worth laying out the second one in panels.
 bool own_product_serves(const at::Tensor& a, const at::Tensor& b);
-/// The numbers of a row of c lie side by side. A row of it depends on that row of a and on b alone, to
-/// the bit.
+/// The numbers of a row of c lie side by side. A row of it depends on that row of a and on b alone,
+/// to the bit.
 void own_product(const at::Tensor& c, const at::Tensor& a, const at::Tensor& b, bool add);
 
 }  // namespace cpu

@@ -41,7 +41,8 @@ at::Tensor winograd3x3(const at::Tensor& x, const at::Tensor& w) {
                               .x_stride = images.stride(0)};
   auto y = empty_images({shape.batch, shape.out, shape.height, shape.width}, x.options());
   const auto weights = winograd_weights(w);
-  const auto *const from = images.const_data_ptr<float>(), *const u = weights.const_data_ptr<float>();
+  const auto *const from = images.const_data_ptr<float>(), *const u =
+                                                               weights.const_data_ptr<float>();
   auto* const to = y.data_ptr<float>();
   at::parallel_for(0, shape.blocks(), 1, [&](int64_t first, int64_t last) {
     std::vector<float> workspace(static_cast<size_t>(shape.workspace()));

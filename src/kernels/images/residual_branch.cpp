@@ -41,8 +41,8 @@ struct ResidualBranch : torch::autograd::Function<ResidualBranch> {
                                 .eps = eps,
                                 .second = second};
     const auto made = cpu::residual_branch(x, weights, /*keep=*/true);
-    context->save_for_backward({x, first, second, weights.norm_weight, weights.norm_bias, made.inner,
-                                made.hidden, made.mean, made.rstd});
+    context->save_for_backward({x, first, second, weights.norm_weight, weights.norm_bias,
+                                made.inner, made.hidden, made.mean, made.rstd});
     context->saved_data["groups"] = groups;
     context->saved_data["eps"] = eps;
     return made.y;
@@ -57,7 +57,8 @@ struct ResidualBranch : torch::autograd::Function<ResidualBranch> {
                                 .groups = context->saved_data["groups"].toInt(),
                                 .eps = context->saved_data["eps"].toDouble(),
                                 .second = second};
-    cpu::BranchOutputs at{.inner = saved[5], .hidden = saved[6], .mean = saved[7], .rstd = saved[8]};
+    cpu::BranchOutputs at{
+        .inner = saved[5], .hidden = saved[6], .mean = saved[7], .rstd = saved[8]};
     // Undefined tensors are no inputs to torch: those behind them move up.
     size_t next = 3;
     const bool for_norm_weight = weights.norm_weight.defined() && context->needs_input_grad(next++);

@@ -49,8 +49,8 @@ bool residual_branch_serves(const at::Tensor& x, const BranchWeights& weights) {
   // samples, threads would wait for each other.
   const winograd::Shape one{.batch = 1, .height = x.size(2), .width = x.size(3)};
   const bool enough = one.tiles() >= winograd::kBlock && x.size(0) >= 2 * at::get_num_threads();
-  return enough && second.size(1) == first.size(0) &&
-         is_float(weights.norm_weight) && is_float(weights.norm_bias);
+  return enough && second.size(1) == first.size(0) && is_float(weights.norm_weight) &&
+         is_float(weights.norm_bias);
 }
 
 BranchOutputs residual_branch(const at::Tensor& x, const BranchWeights& weights, bool keep) {

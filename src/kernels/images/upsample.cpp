@@ -106,8 +106,8 @@ TORCH_LIBRARY_IMPL(deq, CPU, library) {
 bool upsample_add_serves(const at::Tensor& small, const at::Tensor& x) {
   const auto type = small.scalar_type();
   const bool here = small.is_cuda() || small.is_cpu();
-  const bool typed = type == at::kFloat || type == at::kDouble ||
-                     (type == at::kBFloat16 && small.is_cuda());
+  const bool typed =
+      type == at::kFloat || type == at::kDouble || (type == at::kBFloat16 && small.is_cuda());
   const bool fits =
       !x.defined() || (x.device() == small.device() && x.scalar_type() == type && x.dim() == 4 &&
                        x.size(2) == 2 * small.size(2) && x.size(3) == 2 * small.size(3));

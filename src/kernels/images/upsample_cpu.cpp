@@ -30,27 +30,28 @@ constexpr auto add_repeated =
 
 /// Adds g, where there is no mask or it is positive, to the pixel it came from; to for_x too where
 /// there is a mask.
-constexpr auto add_pairs = vectorised([]<class T>(const T* g, const T* mask, int64_t pixels,
-                                                  int64_t channels, T* for_small,
-                                                  T* for_x) DEQ_INLINED {
-  for (int64_t pixel = 0; pixel < pixels; ++pixel) {
-    T* const own = for_small + pixel / 2 * channels;
-    const int64_t at = pixel * channels;
-    for (int64_t c = 0; c < channels; ++c) {
-      T pull = g[at + c];
-      if (mask != nullptr) {
-        pull = mask[at + c] > 0 ? pull : T{0};
-        for_x[at + c] = pull;
+constexpr auto add_pairs =
+    vectorised([]<class T>(const T* g, const T* mask, int64_t pixels, int64_t channels,
+                           T* for_small, T* for_x) DEQ_INLINED {
+      for (int64_t pixel = 0; pixel < pixels; ++pixel) {
+        T* const own = for_small + pixel / 2 * channels;
+        const int64_t at = pixel * channels;
+        for (int64_t c = 0; c < channels; ++c) {
+          T pull = g[at + c];
+          if (mask != nullptr) {
+            pull = mask[at + c] > 0 ? pull : T{0};
+            for_x[at + c] = pull;
+          }
+          own[c] += pull;
+        }
       }
-      own[c] += pull;
-    }
-  }
-});
+    });
 
 template <class T>
 const T* row_of(const at::Tensor& images, int64_t b, int64_t row) {
-  return images.defined() ? images.const_data_ptr<T>() + b * images.stride(0) + row * images.stride(2)
-                          : nullptr;
+  return images.defined()
+             ? images.const_data_ptr<T>() + b * images.stride(0) + row * images.stride(2)
+             : nullptr;
 }
 template <class T>
 T* row_to(const at::Tensor& images, int64_t b, int64_t row) {
@@ -75,8 +76,8 @@ namespace cpu {
 
 at::Tensor upsample_add(const at::Tensor& small, const OptionalTensor& x,
                         const OptionalTensor& mask, bool relu) {
-  const auto y = empty_images(
-      {small.size(0), small.size(1), 2 * small.size(2), 2 * small.size(3)}, small.options());
+  const auto y = empty_images({small.size(0), small.size(1), 2 * small.size(2), 2 * small.size(3)},
+                              small.options());
   const auto added = x.value_or(at::Tensor()), shown = mask.value_or(at::Tensor());
   AT_DISPATCH_FLOATING_TYPES(small.scalar_type(), "upsample_add", [&] {
     for_rows(small, [&](int64_t b, int64_t h) {
@@ -92,8 +93,8 @@ at::Tensor upsample_add(const at::Tensor& small, const OptionalTensor& x,
 
 std::tuple<at::Tensor, at::Tensor> upsample_add_backward(const at::Tensor& g,
                                                          const OptionalTensor& mask) {
-  const auto for_small = empty_images({g.size(0), g.size(1), g.size(2) / 2, g.size(3) / 2},
-                                      g.options());
+  const auto for_small =
+      empty_images({g.size(0), g.size(1), g.size(2) / 2, g.size(3) / 2}, g.options());
   for_small.zero_();
   const auto for_x = mask ? empty_images(g.sizes(), g.options()) : at::Tensor();
   const auto shown = mask.value_or(at::Tensor());

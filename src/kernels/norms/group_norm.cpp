@@ -152,10 +152,9 @@ GroupNormGradients group_norm_gradients(const reference::GroupNormPoint& at, dou
   if (affine) {
     return reference::group_norm_backward(at.g, at.x, at.y, at.weight, at.mean.size(1), eps);
   }
-  const auto list =
-      GroupNormBackward::apply(at.g, at.x, as_optional(at.weight),
-                               at.y.defined() ? OptionalTensor(at.y.detach()) : std::nullopt,
-                               at.mean, at.rstd, eps, addend);
+  const auto list = GroupNormBackward::apply(
+      at.g, at.x, as_optional(at.weight),
+      at.y.defined() ? OptionalTensor(at.y.detach()) : std::nullopt, at.mean, at.rstd, eps, addend);
   GroupNormGradients result;
   std::get<0>(result) = list[0];
   if (addend) std::get<3>(result) = list[1];

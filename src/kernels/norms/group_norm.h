@@ -80,8 +80,9 @@ std::tuple<at::Tensor, at::Tensor> group_statistics(const at::Tensor& x, int64_t
 
 }  // namespace reference
 
-/// What group_norm's backward gives: for x; for weight and bias where `affine`; where `addend`, what
-/// passes the ReLU. Differentiable where gradients are enabled, as a function of ∂y, x and weight.
+/// What group_norm's backward gives: for x; for weight and bias where `affine`; where `addend`,
+/// what passes the ReLU. Differentiable where gradients are enabled, as a function of ∂y, x and
+/// weight.
 GroupNormGradients group_norm_gradients(const reference::GroupNormPoint& at, double eps,
                                         bool affine, bool addend);
 

@@ -32,10 +32,9 @@ constexpr auto add_moments = vectorised([]<class T>(const T* __restrict x, int64
 });
 
 /// y = scale ⊙ x + shift (+ addend), not below `least`; y may be x.
-constexpr auto normalise =
-    vectorised([]<class T>(const T* x, const T* __restrict addend, int64_t count, int64_t n,
-                           const T* __restrict scale, const T* __restrict shift, T least,
-                           T* y) DEQ_INLINED {
+constexpr auto normalise = vectorised(
+    []<class T>(const T* x, const T* __restrict addend, int64_t count, int64_t n,
+                const T* __restrict scale, const T* __restrict shift, T least, T* y) DEQ_INLINED {
       for (int64_t k = 0; k < count; ++k, x += n, y += n) {
         if (addend != nullptr) {
 #pragma GCC ivdep
@@ -55,11 +54,11 @@ constexpr auto normalise =
     });
 
 /// pulled = g where y > 0, over n numbers; pulled may be g.
-constexpr auto mask = vectorised([]<class T>(const T* g, const T* __restrict y, int64_t n,
-                                             T* pulled) DEQ_INLINED {
+constexpr auto mask =
+    vectorised([]<class T>(const T* g, const T* __restrict y, int64_t n, T* pulled) DEQ_INLINED {
 #pragma GCC ivdep
-  for (int64_t i = 0; i < n; ++i) pulled[i] = y[i] > 0 ? g[i] : 0;
-});
+      for (int64_t i = 0; i < n; ++i) pulled[i] = y[i] > 0 ? g[i] : 0;
+    });
 
 /// sums[i] += g, products[i] += g·(x − mean) over `count` rows of n.
 constexpr auto add_products = vectorised(
@@ -180,8 +179,8 @@ GroupNormOutputs group_norm(const at::Tensor& x, const OptionalTensor& weight,
                             int64_t groups, double eps, bool relu,
                             std::optional<at::ScalarType> /*type: always that of x*/,
                             const OptionalTensor& target) {
-  const bool fits = target && target->scalar_type() == x.scalar_type() &&
-                    dense_pixels(*target).is_same(*target);
+  const bool fits =
+      target && target->scalar_type() == x.scalar_type() && dense_pixels(*target).is_same(*target);
   auto y = fits ? *target : empty_images(x.sizes(), x.options());
   auto mean = at::empty({x.size(0), groups}, x.options()), rstd = at::empty_like(mean);
   AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "group_norm", [&] {

@@ -46,13 +46,13 @@ void MdeqBlockImpl::prepare(Context& context, int64_t batch,
 torch::Tensor MdeqBlockImpl::step(const torch::Tensor& x, const torch::Tensor& injection,
                                   MdeqPrepared& prepared, bool zeros) {
   const auto &first = prepared.next(), &second = prepared.next();
-  auto y = kernels::residual_branch(zeros ? x.narrow(0, 0, 1) : x,
-                                    {.first = first,
-                                     .norm_weight = gn1_->weight,
-                                     .norm_bias = gn1_->bias,
-                                     .groups = gn1_->options.num_groups(),
-                                     .eps = gn1_->options.eps(),
-                                     .second = second});
+  auto y =
+      kernels::residual_branch(zeros ? x.narrow(0, 0, 1) : x, {.first = first,
+                                                               .norm_weight = gn1_->weight,
+                                                               .norm_bias = gn1_->bias,
+                                                               .groups = gn1_->options.num_groups(),
+                                                               .eps = gn1_->options.eps(),
+                                                               .second = second});
   if (zeros) y = y.expand_as(x);
   // In place: a convolution's backward reads its input, not its output.
   const auto& mask = prepared.next();

@@ -50,7 +50,8 @@ torch::Tensor TransformerAttention::memory_keys_values(const torch::Tensor& z,
   const auto queries = heads_ * d_head_, width = matrix.size(1) / 3;
   const auto added =
       u.defined() ? u.flatten(0, 1).narrow(1, queries, 2 * queries) : torch::Tensor();
-  const auto kv = kernels::affine(x, matrix.narrow(1, width, 2 * width), injected(added, 2, matrix));
+  const auto kv =
+      kernels::affine(x, matrix.narrow(1, width, 2 * width), injected(added, 2, matrix));
   return kv.view({batch, length, 2, heads_, width / heads_}).permute({2, 3, 0, 1, 4});
 }
 
@@ -89,7 +90,8 @@ void TransformerAttention::prepare(Context& context, const AttentionInputs& inpu
   }
   context[kMemory] = past(inputs, matrix, hidden);
   const auto projection = positions_->matrix({.out = heads_});
-  const auto projected = kernels::affine(kernels::factor_of(inputs.distances, projection), projection);
+  const auto projected =
+      kernels::affine(kernels::factor_of(inputs.distances, projection), projection);
   context[kPositions] = kernels::position_keys(projected, heads_, hidden);
   context[kMask] =
       kernels::attention_mask(length, keys, horizon_, inputs.distances.device(), hidden);
