@@ -6,6 +6,9 @@
 #include <torch/autograd.h>
 
 #include <array>
+#include <optional>
+
+#include "kernels/common/operators.h"
 
 namespace deq::kernels {
 namespace {
@@ -26,9 +29,10 @@ tensor_list torchs_backward(const at::Tensor& g, const at::Tensor& x, const at::
 /// y = x ⋆ w is linear in both: the gradient for x is the same function again, with the weights
 /// turned; the gradient for w is torch's.
 struct Convolution3x3 : torch::autograd::Function<Convolution3x3> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& w) {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& w,
+                            const OptionalTensor& known) {
     context->save_for_backward({x, w});
-    return cpu::winograd3x3(x, w);
+    return known ? known->detach() : cpu::winograd3x3(x, w);
   }
 
   static tensor_list backward(AutogradContext* context, tensor_list gradients) {
@@ -37,7 +41,7 @@ struct Convolution3x3 : torch::autograd::Function<Convolution3x3> {
     at::Tensor for_x, for_w;
     if (context->needs_input_grad(0)) for_x = convolution(g, turned(w));
     if (context->needs_input_grad(1)) for_w = convolution_weight_gradient(g, x, w);
-    return {for_x, for_w};
+    return {for_x, for_w, at::Tensor()};
   }
 };
 
@@ -77,6 +81,10 @@ struct TorchConvolution : torch::autograd::Function<TorchConvolution> {
 
 }  // namespace
 
+at::Tensor known_convolution(const at::Tensor& x, const at::Tensor& w, const at::Tensor& y) {
+  return Convolution3x3::apply(x, w, y);
+}
+
 at::Tensor turned(const at::Tensor& w) {
   return w.flip({2, 3}).transpose(0, 1);
 }
@@ -87,7 +95,7 @@ at::Tensor convolution_weight_gradient(const at::Tensor& g, const at::Tensor& x,
 }
 
 at::Tensor convolution(const at::Tensor& x, const at::Tensor& w, int64_t stride) {
-  if (cpu::winograd_serves(x, w, stride)) return Convolution3x3::apply(x, w);
+  if (cpu::winograd_serves(x, w, stride)) return Convolution3x3::apply(x, w, std::nullopt);
   // Autocast would cast inside, where the backward does not see it.
   return TorchConvolution::apply(x.to(w.scalar_type()), w, stride);
 }

@@ -70,8 +70,8 @@ struct ResidualBranch : torch::autograd::Function<ResidualBranch> {
       all[0] = cpu::residual_branch_backward(g, at, weights);
       return all;
     }
-    if (at::GradMode::is_enabled()) {  // the same numbers again, as functions of x and the weights
-      at.inner = convolution(x, first);
+    if (at::GradMode::is_enabled()) {  // the same numbers, as functions of x and the weights
+      at.inner = known_convolution(x, first, at.inner);
       if (for_second) at.hidden = normed_relu(at.inner, weights);
     }
     const auto pulled = group_norm_gradients({.g = convolution(g, turned(second)),
