@@ -9,15 +9,16 @@
 #include "kernels/history/history.h"
 
 // Work is cut into tiles of one sample and kTile numbers: small enough that a tile of the vector
-// being built stays in the first-level cache while the history streams past it once. Partial sums
-// are kept for every tile and added in order, so a result depends neither on the number of threads
-// nor on the other samples of the batch.
+// being built stays in a near cache while the history streams past it once, and long enough that
+// memory is read ahead. Partial sums are kept for every tile and added in order, so a result
+// depends neither on the number of threads nor on the other samples of the batch.
 
 namespace deq::kernels {
 namespace {
 
-constexpr int64_t kTile = 2048;
+constexpr int64_t kTile = 8192;
 constexpr int64_t kLanes = 32;
+constexpr int64_t kNumbersForAThread = 1 << 15;
 
 // Independent lanes let the compiler vectorise a sum without reordering one. Sums are in float64:
 // the passes wait for memory anyway, and squares of float32 numbers leave float32's range.
@@ -67,7 +68,7 @@ at::Tensor for_each_tile(int64_t batch, int64_t dim, int64_t width, const Body& 
   double* const totals = result.data_ptr<double>();
   std::vector<double> partial(per_sample > 1 ? static_cast<size_t>(tiles * width) : 0);
   double* const sums = per_sample > 1 ? partial.data() : totals;
-  const int64_t grain = std::max<int64_t>(1, 16 * kTile / std::min(dim, kTile));
+  const int64_t grain = std::max<int64_t>(1, kNumbersForAThread / std::min(dim, kTile));
   at::parallel_for(0, tiles, grain, [&](int64_t first, int64_t last) {
     for (int64_t tile = first; tile < last; ++tile) {
       const int64_t sample = tile / per_sample;

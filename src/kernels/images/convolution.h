@@ -12,8 +12,8 @@ namespace deq::kernels {
 /// is the oracle of the tests.
 at::Tensor convolution(const at::Tensor& x, const at::Tensor& w, int64_t stride = 1);
 
-/// The same for 3 × 3 weights on the CPU where y = x ⋆ w is known: what is computed is how it depends
-/// on x and w.
+/// The same for 3 × 3 weights on the CPU where y = x ⋆ w is known: what is computed is how it
+/// depends on x and w.
 at::Tensor known_convolution(const at::Tensor& x, const at::Tensor& w, const at::Tensor& y);
 
 /// Of x ⋆ w with stride 1: the weights that give the gradient for x when ∂y is convolved with them,
