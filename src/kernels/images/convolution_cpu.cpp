@@ -25,7 +25,7 @@ bool winograd_serves(const at::Tensor& x, const at::Tensor& w, int64_t stride) {
 
 at::Tensor winograd_weights(const at::Tensor& w) {
   const winograd::Shape shape{.in = w.size(1), .out = w.size(0)};
-  const auto weights = empty_reused({shape.weights()}, w.options());
+  auto weights = empty_reused({shape.weights()}, w.options());
   winograd::transform_weights(shape, w.permute({2, 3, 1, 0}).contiguous().const_data_ptr<float>(),
                               weights.data_ptr<float>());
   return weights;

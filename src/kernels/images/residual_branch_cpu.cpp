@@ -90,7 +90,7 @@ at::Tensor residual_branch_backward(const at::Tensor& g, const BranchOutputs& at
   const auto images = dense_pixels(g);
   const auto inner = at.inner.size(1), in = weights.first.size(1), groups = weights.groups;
   const auto pixels = g.size(2) * g.size(3);
-  const auto for_x = empty_images({g.size(0), in, g.size(2), g.size(3)}, g.options());
+  auto for_x = empty_images({g.size(0), in, g.size(2), g.size(3)}, g.options());
   const auto first_weights = winograd_weights(turned(weights.first));
   const auto second_weights = winograd_weights(turned(weights.second));
   at::parallel_for(0, g.size(0), 1, [&](int64_t begin, int64_t end) {

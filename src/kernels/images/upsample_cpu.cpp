@@ -76,8 +76,8 @@ namespace cpu {
 
 at::Tensor upsample_add(const at::Tensor& small, const OptionalTensor& x,
                         const OptionalTensor& mask, bool relu) {
-  const auto y = empty_images({small.size(0), small.size(1), 2 * small.size(2), 2 * small.size(3)},
-                              small.options());
+  auto y = empty_images({small.size(0), small.size(1), 2 * small.size(2), 2 * small.size(3)},
+                        small.options());
   const auto added = x.value_or(at::Tensor()), shown = mask.value_or(at::Tensor());
   AT_DISPATCH_FLOATING_TYPES(small.scalar_type(), "upsample_add", [&] {
     for_rows(small, [&](int64_t b, int64_t h) {
