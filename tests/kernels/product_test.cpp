@@ -1,5 +1,6 @@
 #include "kernels/common/product.h"
 
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
@@ -68,10 +69,16 @@ TEST_F(ProductTest, ARowDependsOnItselfAlone) {
     cpu::own_product(some, a.narrow(0, first, 9), b, false);
     EXPECT_TRUE(some.equal(all.narrow(0, first, 9))) << first;
   }
-  const auto shared = torch::empty({300, 61});
-  multiply_in_parallel(shared, a, b);
+  // Also where threads get fewer rows than are worth it alone.
+  const auto few = a.narrow(0, 0, 17), wide = draw(270, 6000);
+  const auto threads = at::get_num_threads();
+  const auto alone = torch::empty({17, 6000}), shared = torch::empty({17, 6000});
+  cpu::own_product(alone, few, wide, false);
+  at::set_num_threads(3);
+  multiply_in_parallel(shared, few, wide);
+  at::set_num_threads(threads);
   if (cpu::own_products_pay()) {
-    EXPECT_TRUE(shared.equal(all));
+    EXPECT_TRUE(shared.equal(alone));
   }
 }
 

@@ -183,25 +183,39 @@ void own_product(const at::Tensor& c, const at::Tensor& a, const at::Tensor& b, 
 
 }  // namespace cpu
 
+namespace {
+
+bool takes_own_product(const at::Tensor& c, const at::Tensor& a, const at::Tensor& b) {
+  return cpu::own_products_pay() && c.stride(1) == 1 && cpu::own_product_serves(a, b);
+}
+
 // NOLINTNEXTLINE(performance-unnecessary-value-param): what out= takes is not const.
-void multiply(at::Tensor c, const at::Tensor& a, const at::Tensor& b, bool add) {
-  if (cpu::own_products_pay() && c.stride(1) == 1 && cpu::own_product_serves(a, b)) {
-    cpu::own_product(c, a, b, add);
-  } else if (add) {
+void torchs_product(at::Tensor c, const at::Tensor& a, const at::Tensor& b, bool add) {
+  if (add) {
     c.addmm_(a, b);
   } else {
     at::mm_out(c, a, b);
   }
 }
 
-// NOLINTNEXTLINE(performance-unnecessary-value-param): as above.
-void multiply_in_parallel(at::Tensor c, const at::Tensor& a, const at::Tensor& b, bool add) {
+}  // namespace
+
+void multiply(const at::Tensor& c, const at::Tensor& a, const at::Tensor& b, bool add) {
+  takes_own_product(c, a, b) ? cpu::own_product(c, a, b, add) : torchs_product(c, a, b, add);
+}
+
+void multiply_in_parallel(const at::Tensor& c, const at::Tensor& a, const at::Tensor& b, bool add) {
+  if (!takes_own_product(c, a, b)) {
+    torchs_product(c, a, b, add);
+    return;
+  }
   constexpr int64_t kWorthAThread = 1 << 20;  // of products
   const int64_t of_a_row = std::max<int64_t>(1, b.size(0) * b.size(1));
   const int64_t least = (kWorthAThread / of_a_row + kFewRows) / kFewRows * kFewRows;
   at::parallel_for(0, a.size(0), least, [&](int64_t first, int64_t last) {
     const WithoutGradients guard;
-    multiply(c.narrow(0, first, last - first), a.narrow(0, first, last - first), b, add);
+    const auto rows = last - first;
+    cpu::own_product(c.narrow(0, first, rows), a.narrow(0, first, rows), b, add);
   });
 }
 

@@ -12,9 +12,10 @@ namespace deq::kernels {
 using WithoutGradients = at::AutoDispatchBelowADInplaceOrView;
 
 /// c = a·b, or c += a·b. c may be part of a larger matrix.
-void multiply(at::Tensor c, const at::Tensor& a, const at::Tensor& b, bool add = false);
+void multiply(const at::Tensor& c, const at::Tensor& a, const at::Tensor& b, bool add = false);
 /// The same by all threads.
-void multiply_in_parallel(at::Tensor c, const at::Tensor& a, const at::Tensor& b, bool add = false);
+void multiply_in_parallel(const at::Tensor& c, const at::Tensor& a, const at::Tensor& b,
+                          bool add = false);
 
 namespace cpu {
 
