@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "kernels/common/affine.h"
 #include "kernels/common/block_cache.h"
 #include "kernels/common/product.h"
 #include "kernels/common/vectorised.h"
@@ -149,14 +150,9 @@ FeedForwardGradients feed_forward_backward(const at::Tensor& g, const at::Tensor
   FeedForwardGradients result{.for_x = for_x.view(x.sizes())};
   if (!with_weights) return result;
   // In the order of the parameters, [out, in], so that they need no copy on their way back.
-  const auto product = [](const at::Tensor& a, const at::Tensor& b) {
-    auto c = empty_reused({a.size(0), b.size(1)}, a.options());
-    multiply_in_parallel(c, a, b);
-    return c;
-  };
-  result.for_inner = product(for_hidden.t(), rows).t();
+  result.for_inner = affine(for_hidden.t(), rows).t();
   result.for_inner_bias = for_hidden.sum(0);
-  result.for_outer = product(pull.t(), hidden).t();
+  result.for_outer = affine(pull.t(), hidden).t();
   result.for_outer_bias = pull.sum(0);
   return result;
 }

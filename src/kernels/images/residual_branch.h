@@ -2,8 +2,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <tuple>
-
 // What a residual block adds to its input, without what follows:
 //
 //   y = relu(GN(x ⋆ w₁)) ⋆ w₂.
