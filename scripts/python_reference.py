@@ -13,7 +13,7 @@ TARGET = ROOT / "docs/python-api.md"
 # What a file says it exports, and where that is written, in the order in which a reader wants it.
 PARTS = {
     "`deq`": ("__init__.py", ["layer.py", "stream.py", "mixing.py", "jacobian.py", "_core.pyi", "dropout.py", "runs.py", "training.py", "torchdeq.py"]),
-    "`deq.models`": ("models/__init__.py", ["models/_model.py", "models/images.py", "models/language.py", "_core.pyi"]),
+    "`deq.models`": ("models/__init__.py", ["models/_model.py", "models/images.py", "models/language.py", "models/reasoning.py", "_core.pyi"]),
 }
 INTRODUCTION = """<!-- Made by scripts/python_reference.py from python/deq; a test checks. -->
 

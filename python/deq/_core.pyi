@@ -994,6 +994,7 @@ def other_leaves(eq: Equilibrated, inputs: Sequence[Tensor], known: list[Tensor]
 Splitting = Literal["peaceman-rachford", "forward-backward"]
 Stem = Literal["cifar", "imagenet"]
 MemoryGates = Literal["none", "unit", "memory"]
+ReasonerStart = Literal["fixed", "random"]
 
 class MdeqOptions:
     """A multiscale DEQ for images. The defaults are the authors' tiny model for CIFAR-10."""
@@ -1757,6 +1758,74 @@ class RelationalMemoryOptions:
     def __eq__(self, other: object) -> bool: ...
     def __hash__(self) -> int: ...
 
+class ReasonerOptions:
+    """A small network that is applied again and again until its answer settles (Jolicoeur-Martineau 2025). The defaults
+    are the Tiny Recursive Model's for Sudoku."""
+
+    def __init__(
+        self,
+        *,
+        vocabulary: int = 11,
+        tokens: int = 81,
+        width: int = 512,
+        layers: int = 2,
+        expansion: int = 4,
+        inner_multiple: int = 256,
+        attention: bool = False,
+        heads: int = 8,
+        inner_steps: int = 6,
+        damping: float = 1.0,
+        noise: float = 0.0,
+        start: ReasonerStart = "fixed",
+    ) -> None: ...
+    def replace(
+        self,
+        *,
+        vocabulary: int = ...,
+        tokens: int = ...,
+        width: int = ...,
+        layers: int = ...,
+        expansion: int = ...,
+        inner_multiple: int = ...,
+        attention: bool = ...,
+        heads: int = ...,
+        inner_steps: int = ...,
+        damping: float = ...,
+        noise: float = ...,
+        start: ReasonerStart = ...,
+    ) -> Self:
+        """The same with these fields changed."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields and their values."""
+
+    @property
+    def vocabulary(self) -> int: ...
+    @property
+    def tokens(self) -> int: ...
+    @property
+    def width(self) -> int: ...
+    @property
+    def layers(self) -> int: ...
+    @property
+    def expansion(self) -> int: ...
+    @property
+    def inner_multiple(self) -> int: ...
+    @property
+    def attention(self) -> bool: ...
+    @property
+    def heads(self) -> int: ...
+    @property
+    def inner_steps(self) -> int: ...
+    @property
+    def damping(self) -> float: ...
+    @property
+    def noise(self) -> float: ...
+    @property
+    def start(self) -> ReasonerStart: ...
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+
 def mdeq_preset(name: str) -> MdeqOptions:
     """One of the configurations that the authors released."""
 
@@ -1872,3 +1941,13 @@ class RelationalMemory:
     def read(self, tokens: Tensor, capacity: int, memory: list[Tensor]) -> tuple[Tensor, list[Tensor]]: ...
     def log_probabilities(self, hidden: Tensor) -> Tensor: ...
     def tied(self) -> list[tuple[str, str]]: ...
+
+class Reasoner:
+    def __init__(self, options: ReasonerOptions, generator: Optional[torch.Generator]) -> None: ...
+    def named_parameters(self) -> list[tuple[str, Tensor]]: ...
+    def named_buffers(self) -> list[tuple[str, Tensor]]: ...
+    def train(self, mode: bool) -> None: ...
+    def start_of(self, tokens: Tensor, generator: Optional[torch.Generator]) -> list[Tensor]: ...
+    def forward(
+        self, tokens: Tensor, start: list[Tensor], plan: EquilibriumPlan
+    ) -> tuple[Tensor, Tensor, Equilibrated]: ...

@@ -37,6 +37,7 @@ _MODELS: dict[tuple[str, str], type[models.Model]] = {
     ("language", "relational-memory"): models.RelationalMemory,
     ("language", "awd-qrnn"): models.AwdQrnn,
     ("language", "gpt2"): models.GPT2,
+    ("reasoning", ""): models.Reasoner,
 }
 # What a depth stands for.
 _DEPTHS: dict[str, dict[str, dict[str, Any]]] = {
@@ -73,14 +74,15 @@ def report(*runs: Folder, out: Folder) -> pathlib.Path:
 
 def load(run: Folder, checkpoint: Literal["newest", "best"] = "newest") -> models.Model:
     """The model of a run folder for inference, in eval mode, with the run's solver. What it tells apart, a classifier's
-    classes or a language model's words, is its `classes`. Needs the package safetensors."""
+    classes, a language model's words or the signs in the cells of a puzzle, is its `classes`. Needs the package
+    safetensors."""
     safe_open = safetensors("load").safe_open
     folder = pathlib.Path(run)
     config = read_toml(_existing(folder / "config.toml"))
     experiment, settings = config["experiment"], dict(config["model"])
     name = settings.pop("name", "")
     if (experiment, name) not in _MODELS:
-        loadable = ", ".join(" ".join(pair) for pair in _MODELS)
+        loadable = ", ".join(" ".join(pair).rstrip() for pair in _MODELS)
         raise _core.Error(
             f"load: {folder} is a run of {experiment} {name}".rstrip() + f", and Python has models of {loadable} only: "
             "evaluate it with the program (`deq eval`, `deq predict`)"
@@ -88,7 +90,11 @@ def load(run: Folder, checkpoint: Literal["newest", "best"] = "newest") -> model
     with safe_open(_checkpoint(folder, checkpoint), "pt") as file:
         # What a training needs besides, such as the optimiser's state, has a slash in its name.
         state = {key: file.get_tensor(key) for key in file.keys() if "/" not in key}
-        classes = json.loads((file.metadata() or {}).get("classes", "[]"))
+        metadata = file.metadata() or {}
+    classes = json.loads(metadata.get("classes", "[]"))
+    if experiment == "reasoning":
+        classes, settings["tokens"] = _signs_and_cells(metadata.get("sample_form", ""), folder)
+        settings["vocabulary"] = len(classes)
 
     kind = _MODELS[experiment, name]
     model = kind(**_model_options(experiment, name, settings, config, classes), **_plan(config))
@@ -123,7 +129,7 @@ def _checkpoint(run: pathlib.Path, which: str) -> pathlib.Path:
 def _plan(config: dict[str, Any]) -> dict[str, Any]:
     """How the run's layers are solved, or unrolled, outside of training."""
     gradient = config.get("gradient", {})
-    if gradient.get("name") != "unrolled":
+    if gradient.get("name") != "unrolled" or config["experiment"] == "reasoning":
         return {"forward": _solver(config)}
     steps, backpropagated = gradient["steps"], gradient["backpropagated"]
     return {"forward": _solver(config), "gradient": _core.Unrolled(steps=steps, backpropagated=backpropagated)}
@@ -135,6 +141,18 @@ def _solver(config: dict[str, Any]) -> Any:
     if "norm" in settings:
         settings["scope"] = settings.pop("norm")
     return _SOLVERS[settings.pop("name")](**settings)
+
+
+def _signs_and_cells(form: str, folder: pathlib.Path) -> tuple[list[str], int]:
+    """What may stand in a cell of a puzzle, in the order of its numbers, and how many cells there are. A form is
+    "sudoku 3x3", by the boxes, or "maze 30x30"."""
+    kind, _, size = form.partition(" ")
+    if kind not in ("sudoku", "maze"):
+        raise _core.Error(f"load: {folder} does not say which puzzles it is for: train it with a newer deq")
+    rows, columns = map(int, size.split("x"))
+    if kind == "maze":
+        return list("# SGo"), rows * columns
+    return [".", *map(str, range(1, rows * columns + 1))], (rows * columns) ** 2
 
 
 def _model_options(

@@ -1,4 +1,4 @@
-// The language models: python/deq/models.py.
+// The language models: python/deq/models/language.py.
 
 #include <tuple>
 

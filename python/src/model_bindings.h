@@ -9,7 +9,7 @@
 #include "bindings.h"
 #include "options.h"
 
-// How the models are shown to Python, whose modules share their tensors: python/deq/models.py.
+// How the models are shown to Python, whose modules share their tensors: python/deq/models/.
 
 namespace deq::python {
 
@@ -36,5 +36,6 @@ py::class_<Model, std::shared_ptr<Model>> model(py::module_& module, const char*
 }
 
 void bind_language_models(py::module_& module);
+void bind_reasoner(py::module_& module);
 
 }  // namespace deq::python

@@ -1,4 +1,4 @@
-// The models, whose tensors Python's modules share: python/deq/models.py.
+// The models, whose tensors Python's modules share: python/deq/models/images.py.
 
 #include "deq/models.h"
 
@@ -135,6 +135,7 @@ void bind_models(py::module_& module) {
   model<InceptionImpl, InceptionOptions>(module, "Inception")
       .def("forward", &InceptionImpl::forward, py::arg("images"), Unlocked());
   bind_language_models(module);
+  bind_reasoner(module);
 }
 
 }  // namespace deq::python

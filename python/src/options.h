@@ -53,6 +53,10 @@ struct EnumNames<models::MemoryGates> {
   static constexpr const char* values[] = {"none", "unit", "memory"};
 };
 template <>
+struct EnumNames<models::ReasonerStart> {
+  static constexpr const char* values[] = {"fixed", "random"};
+};
+template <>
 struct EnumNames<models::Stem> {
   static constexpr const char* values[] = {"cifar", "imagenet"};
 };

@@ -31,6 +31,13 @@ def test_the_code_of_a_page_runs(page, fewest, capsys):
     assert len(losses) == 4 and losses[-1] < losses[0]
 
 
+def test_the_loop_of_a_reasoner_runs():
+    (block,) = python_blocks("docs/reasoning.md")
+    names = {}
+    exec(compile(block, "docs/reasoning.md", "exec"), names)
+    assert names["found"].contents.shape == (8, 16) and names["loss"].isfinite()
+
+
 def test_the_roots_of_the_guide_are_right():
     names = {}
     block = next(block for block in python_blocks("docs/python.md") if "a / z" in block)

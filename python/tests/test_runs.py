@@ -1,5 +1,6 @@
 """Run folders: what Python reads of them is what the program says."""
 
+import csv
 import json
 import os
 import pathlib
@@ -130,6 +131,48 @@ def test_a_loaded_explicit_network_costs_what_the_program_says(kind, folder):
     assert output.nll.mean().item() == pytest.approx(said["loss"], rel=1e-5)
 
 
+REASONING = """
+experiment = "reasoning"
+[data]
+path = "puzzles"
+[model]
+width = 24
+inner_multiple = 8
+inner_steps = 2
+damping = 0.5
+start = "fixed"
+[solver.forward]
+name = "broyden"
+max_evals = 6
+[gradient]
+name = "unrolled"
+steps = 2
+backpropagated = 1
+[train]
+steps = 3
+batch_size = 8
+"""
+
+
+@pytest.mark.parametrize("kind", [["sudoku", "--boxes", "2x2"], ["maze", "--size", "5x5", "--path", "5:15"]])
+def test_a_loaded_reasoner_answers_as_the_program(kind, folder):
+    (folder / "reasoning.toml").write_text(REASONING)
+    program("data", "make", kind[0], "puzzles", *kind[1:], "--train", 20, "--test", 30, cwd=folder)
+    program("train", "reasoning.toml", "--out", "reasoning", cwd=folder)
+    model = deq.load(folder / "reasoning")
+    assert isinstance(model, deq.models.Reasoner)
+    with open(folder / "puzzles/test.csv", newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    questions, answers = (
+        torch.tensor([[model.classes.index(sign) for sign in row[side].replace("/", "")] for row in rows])
+        for side in ("question", "answer")
+    )
+    said = json.loads(program("eval", "reasoning", "--json", cwd=folder))
+    found = model.solve(questions)
+    assert 100 * (found.contents == answers).double().mean().item() == pytest.approx(said["cells"])
+    assert found.residual.mean().item() == pytest.approx(said["residual"], rel=1e-4)
+
+
 IMAGES = """
 experiment = "vision"
 [data]
@@ -188,7 +231,7 @@ def test_what_cannot_be_read_is_named(folder, tmp_path):
         (lambda: deq.load(tmp_path), "config.toml: no such file"),
         (
             lambda: deq.load(folder / "synthetic"),
-            "is a run of synthetic, and Python has models of vision mdeq, .*language gpt2 only: evaluate it with",
+            "is a run of synthetic, and Python has models of vision mdeq, .*language gpt2, reasoning only: evaluate it with",
         ),
         (lambda: deq.load(folder / "language", "latest"), "checkpoint is 'latest', must be 'newest' or 'best'"),
         (lambda: deq.report(out=tmp_path / "page.html"), "name at least one run folder"),

@@ -11,6 +11,7 @@ from deq._core import (
     MdeqOptions,
     MonotoneOptions,
     QrnnOptions,
+    ReasonerOptions,
     RelationalMemoryOptions,
     ResNetOptions,
     TransformerOptions,
@@ -33,6 +34,7 @@ from deq.models.language import (
     TextOutput,
     TransformerXL,
 )
+from deq.models.reasoning import Reasoner, ReasonerAnswer, ReasonerOutput, stablemax_cross_entropy
 
 __all__ = [
     "AwdQrnn",
@@ -56,6 +58,10 @@ __all__ = [
     "MonotoneDEQ",
     "MonotoneOptions",
     "QrnnOptions",
+    "Reasoner",
+    "ReasonerAnswer",
+    "ReasonerOptions",
+    "ReasonerOutput",
     "RelationalMemory",
     "RelationalMemoryOptions",
     "ResNet",
@@ -66,4 +72,5 @@ __all__ = [
     "TransformerXLOptions",
     "mdeq_preset",
     "mdeq_preset_names",
+    "stablemax_cross_entropy",
 ]
