@@ -82,6 +82,52 @@ TEST_F(ProductTest, ARowDependsOnItselfAlone) {
   }
 }
 
+TEST_F(ProductTest, SamplesHaveTheirOwnAndTheSumOfAll) {
+  const auto threads = at::get_num_threads();
+  for (const int64_t samples : {1, 5, 16, 37}) {
+    for (const bool shared : {false, true}) {
+      SCOPED_TRACE(::testing::Message() << samples << (shared ? " with one matrix" : " matrices"));
+      const auto depth = 20;
+      const auto a = shared ? draw(24, depth).expand({samples, 24, depth})
+                            : draw(samples * depth, 24).view({samples, depth, 24}).mT();
+      const auto b = draw(samples * 9, depth).view({samples, 9, depth}).mT();
+      const auto exact = a.to(at::kDouble).bmm(b.to(at::kDouble));
+      const auto bound = 6e-8 * (depth + 1) * a.abs().to(at::kDouble).bmm(b.abs().to(at::kDouble));
+      const auto found = products(a, b);
+      EXPECT_TRUE((found.to(at::kDouble) - exact).abs().le(bound).all().item<bool>());
+      const auto sum = summed_products(a, b);
+      EXPECT_TRUE((sum.to(at::kDouble) - exact.sum(0))
+                      .abs()
+                      .le(static_cast<double>(samples) * bound.sum(0))
+                      .all()
+                      .item<bool>());
+      at::set_num_threads(3);
+      const auto again = products(a, b), sum_again = summed_products(a, b);
+      at::set_num_threads(threads);
+      if (cpu::own_products_pay()) {
+        EXPECT_TRUE(again.equal(found) && sum_again.equal(sum)) << "threads make no difference";
+      }
+    }
+  }
+  EXPECT_TRUE(
+      summed_products(torch::empty({0, 9, 8}), torch::empty({0, 8, 3})).eq(0).all().item<bool>());
+  EXPECT_EQ(products(torch::empty({0, 9, 8}), torch::empty({0, 8, 3})).numel(), 0);
+}
+
+TEST_F(ProductTest, ALinearMapIsTorchs) {
+  const auto weight = draw(12, 20), bias = draw(1, 12).squeeze(0);
+  for (const auto& x : {draw(9, 20), torch::randn({3, 7, 20}, generator_),
+                        torch::randn({7, 3, 20}, generator_).transpose(0, 1),
+                        torch::randn({20}, generator_), torch::randn({2, 0, 20}, generator_)}) {
+    for (const auto& b : {bias, at::Tensor()}) {
+      const auto expected = torch::linear(x, weight, b);
+      const auto found = linear(x, weight, b);
+      EXPECT_TRUE(found.sizes() == expected.sizes());
+      EXPECT_TRUE(found.allclose(expected, 1e-4, 1e-4)) << x.sizes();
+    }
+  }
+}
+
 TEST_F(ProductTest, WhatIsNotFiniteStays) {
   const auto a = draw(10, 20), b = draw(20, 13);
   a[4][7] = std::numeric_limits<float>::quiet_NaN();

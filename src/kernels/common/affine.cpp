@@ -3,6 +3,7 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/addmm.h>
+#include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
 #include <torch/autograd.h>
 
@@ -58,6 +59,15 @@ at::Tensor affine(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b)
   if (at::GradMode::is_enabled()) return Affine::apply(x, w, as_optional(b));
   const WithoutGradients guard;
   return own_affine(x, w, b);
+}
+
+at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& b) {
+  if (!x.is_cpu() || x.dim() < 2 || !serves(x.flatten(0, -2), weight.t(), b)) {
+    return at::linear(x, weight, as_optional(b));
+  }
+  auto sizes = x.sizes().vec();
+  sizes.back() = weight.size(0);
+  return affine(x.flatten(0, -2), weight.t(), b).view(sizes);
 }
 
 }  // namespace deq::kernels

@@ -1,11 +1,15 @@
 #include "kernels/common/product.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/bmm.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
+#include <ATen/ops/sum.h>
 
 #include <algorithm>
 #include <vector>
 
+#include "kernels/common/block_cache.h"
 #include "kernels/common/panels.h"
 #include "kernels/common/vectorised.h"
 
@@ -18,14 +22,15 @@ using panels::kLanes, panels::Vector, panels::vector_at;
 // A panel, and the rows that are multiplied with it, come from the first and second-level cache.
 constexpr int64_t kPanelDepth = 256, kPanelRows = 256;
 constexpr int64_t kPanel = panels::kMostVectors * kLanes;
-constexpr int64_t kFewRows = 8;  // not worth laying out a panel for fewer
+constexpr int64_t kFewRows = 8;             // not worth laying out a panel for fewer
+constexpr int64_t kWorthAThread = 1 << 20;  // of products
 
 struct Matrix {
   const float* numbers;
   int64_t row, column;  // how far apart these are
 
   explicit Matrix(const at::Tensor& t)
-      : numbers(t.const_data_ptr<float>()), row(t.stride(0)), column(t.stride(1)) {}
+      : numbers(t.const_data_ptr<float>()), row(t.stride(-2)), column(t.stride(-1)) {}
   const float* at(int64_t i, int64_t j) const { return numbers + i * row + j * column; }
 };
 
@@ -114,6 +119,11 @@ DEQ_INLINE void multiply_edge(panels::Rows rows, int64_t count, int64_t depth, c
 struct Workspace {
   std::vector<float> panel = std::vector<float>(kPanelDepth * kPanel);
   std::vector<float> rows = std::vector<float>(kPanelDepth * kPanelRows);
+
+  static Workspace& of_this_thread() {
+    thread_local Workspace workspace;
+    return workspace;
+  }
 };
 
 constexpr auto multiply_matrices = vectorised([](const Product& p, Workspace* w) DEQ_INLINED {
@@ -146,6 +156,14 @@ constexpr auto multiply_matrices = vectorised([](const Product& p, Workspace* w)
 
 #undef DEQ_INLINE
 
+/// Matrices, or matrices of samples.
+bool is_served(const at::Tensor& a, const at::Tensor& b) {
+  const auto fits = [](const at::Tensor& t) {
+    return t.is_cpu() && t.scalar_type() == at::kFloat && (t.stride(-2) == 1 || t.stride(-1) == 1);
+  };
+  return fits(a) && fits(b) && a.size(-2) >= kFewRows && a.size(-1) > 0 && a.size(-1) == b.size(-2);
+}
+
 }  // namespace
 
 namespace cpu {
@@ -161,15 +179,10 @@ bool own_products_pay() {
 }
 
 bool own_product_serves(const at::Tensor& a, const at::Tensor& b) {
-  const auto fits = [](const at::Tensor& t) {
-    return t.is_cpu() && t.scalar_type() == at::kFloat && t.dim() == 2 &&
-           (t.stride(0) == 1 || t.stride(1) == 1);
-  };
-  return fits(a) && fits(b) && a.size(0) >= kFewRows && a.size(1) > 0 && a.size(1) == b.size(0);
+  return a.dim() == 2 && b.dim() == 2 && is_served(a, b);
 }
 
 void own_product(const at::Tensor& c, const at::Tensor& a, const at::Tensor& b, bool add) {
-  thread_local Workspace workspace;
   multiply_matrices(Product{.a = Matrix(a),
                             .b = Matrix(b),
                             .c = c.data_ptr<float>(),
@@ -178,7 +191,7 @@ void own_product(const at::Tensor& c, const at::Tensor& a, const at::Tensor& b, 
                             .depth = a.size(1),
                             .columns = c.size(1),
                             .add = add},
-                    &workspace);
+                    &Workspace::of_this_thread());
 }
 
 }  // namespace cpu
@@ -209,7 +222,6 @@ void multiply_in_parallel(const at::Tensor& c, const at::Tensor& a, const at::Te
     torchs_product(c, a, b, add);
     return;
   }
-  constexpr int64_t kWorthAThread = 1 << 20;  // of products
   const int64_t of_a_row = std::max<int64_t>(1, b.size(0) * b.size(1));
   const int64_t least = (kWorthAThread / of_a_row + kFewRows) / kFewRows * kFewRows;
   at::parallel_for(0, a.size(0), least, [&](int64_t first, int64_t last) {
@@ -217,6 +229,74 @@ void multiply_in_parallel(const at::Tensor& c, const at::Tensor& a, const at::Te
     const auto rows = last - first;
     cpu::own_product(c.narrow(0, first, rows), a.narrow(0, first, rows), b, add);
   });
+}
+
+namespace {
+
+bool take_own_products(const at::Tensor& a, const at::Tensor& b) {
+  return cpu::own_products_pay() && a.dim() == 3 && b.dim() == 3 && a.size(0) == b.size(0) &&
+         is_served(a, b);
+}
+
+/// a[s]·b[s] of every sample s, whatever c it goes to.
+struct SampleProducts {
+  Product first;
+  int64_t a_sample, b_sample;  // how far apart these are
+
+  static SampleProducts of(const at::Tensor& a, const at::Tensor& b) {
+    return {.first = {.a = Matrix(a),
+                      .b = Matrix(b),
+                      .c = nullptr,
+                      .c_row = b.size(2),
+                      .rows = a.size(1),
+                      .depth = a.size(2),
+                      .columns = b.size(2),
+                      .add = false},
+            .a_sample = a.stride(0),
+            .b_sample = b.stride(0)};
+  }
+
+  void multiply(int64_t sample, float* c, bool add) const {
+    auto product = first;
+    product.a.numbers += sample * a_sample;
+    product.b.numbers += sample * b_sample;
+    product.c = c;
+    product.add = add;
+    multiply_matrices(product, &Workspace::of_this_thread());
+  }
+};
+
+}  // namespace
+
+at::Tensor products(const at::Tensor& a, const at::Tensor& b) {
+  if (!take_own_products(a, b)) return at::bmm(a, b);
+  const auto samples = SampleProducts::of(a, b);
+  const int64_t m = a.size(1), n = b.size(2);
+  auto c = empty_reused({a.size(0), m, n}, b.options());
+  auto* const to = c.data_ptr<float>();
+  const auto of_a_sample = std::max<int64_t>(1, m * a.size(2) * n);
+  const auto least = std::max<int64_t>(1, kWorthAThread / of_a_sample);
+  at::parallel_for(0, a.size(0), least, [&](int64_t first, int64_t last) {
+    for (int64_t s = first; s < last; ++s) samples.multiply(s, to + s * m * n, /*add=*/false);
+  });
+  return c;
+}
+
+at::Tensor summed_products(const at::Tensor& a, const at::Tensor& b) {
+  if (!take_own_products(a, b) || a.size(0) == 0) return at::bmm(a, b).sum(0);
+  // As many parts whatever the number of threads, so that the sum has the same bits.
+  constexpr int64_t kParts = 16;
+  const auto samples = SampleProducts::of(a, b);
+  const int64_t count = a.size(0), parts = std::min(kParts, count), m = a.size(1), n = b.size(2);
+  const auto sums = at::empty({parts, m, n}, b.options());
+  auto* const to = sums.data_ptr<float>();
+  at::parallel_for(0, parts, 1, [&](int64_t first, int64_t last) {
+    for (int64_t part = first; part < last; ++part) {
+      const int64_t begin = part * count / parts, end = (part + 1) * count / parts;
+      for (int64_t s = begin; s < end; ++s) samples.multiply(s, to + part * m * n, s > begin);
+    }
+  });
+  return sums.sum(0);
 }
 
 }  // namespace deq::kernels

@@ -17,6 +17,11 @@ void multiply(const at::Tensor& c, const at::Tensor& a, const at::Tensor& b, boo
 void multiply_in_parallel(const at::Tensor& c, const at::Tensor& a, const at::Tensor& b,
                           bool add = false);
 
+/// a[s]·b[s] for every sample s of [samples, m, k] and [samples, k, n]: [samples, m, n].
+at::Tensor products(const at::Tensor& a, const at::Tensor& b);
+/// Σ_s a[s]·b[s]: [m, n].
+at::Tensor summed_products(const at::Tensor& a, const at::Tensor& b);
+
 namespace cpu {
 
 /// Whether torch's library leaves half of this machine unused: MKL takes the widest instructions

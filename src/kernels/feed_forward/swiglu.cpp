@@ -4,7 +4,9 @@
 #include <torch/types.h>
 
 #include "core/autocast.h"
+#include "kernels/common/affine.h"
 #include "kernels/common/plain_gradients.h"
+#include "kernels/common/product.h"
 #include "kernels/feed_forward/gate.h"
 
 namespace deq::kernels {
@@ -27,18 +29,18 @@ using torch::autograd::tensor_list;
 /// M·x, of every token or of every sample.
 at::Tensor multiplied(const at::Tensor& matrix, const at::Tensor& x, Over over) {
   if (over == Over::Tokens) {
-    return at::bmm(matrix.expand({x.size(0), matrix.size(0), matrix.size(1)}), x);
+    return products(matrix.expand({x.size(0), matrix.size(0), matrix.size(1)}), x);
   }
-  return x.flatten(0, 1).mm(matrix.t()).view({x.size(0), x.size(1), matrix.size(0)});
+  return affine(x.flatten(0, 1), matrix.t()).view({x.size(0), x.size(1), matrix.size(0)});
 }
 
 }  // namespace
 
 at::Tensor matrix_gradient(const at::Tensor& g, const at::Tensor& x, Over over) {
-  if (over == Over::Features) return g.flatten(0, 1).t().mm(x.flatten(0, 1));
+  if (over == Over::Features) return affine(g.flatten(0, 1).t(), x.flatten(0, 1));
   // The longer side last: its rows begin where a GPU writes them fastest, whatever the other is.
-  if (x.size(1) < g.size(1)) return at::bmm(x, g.transpose(1, 2)).sum(0).t();
-  return at::bmm(g, x.transpose(1, 2)).sum(0);
+  if (x.size(1) < g.size(1)) return summed_products(x, g.transpose(1, 2)).t();
+  return summed_products(g, x.transpose(1, 2));
 }
 
 namespace {

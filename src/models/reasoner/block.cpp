@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "kernels/common/affine.h"
 #include "kernels/common/tensor_cores.h"
 #include "kernels/feed_forward/swiglu.h"
 #include "kernels/feed_forward/token_mixer.h"
@@ -53,7 +54,7 @@ RotaryAttention::RotaryAttention(const ReasonerOptions& options, const OptionalG
 }
 
 torch::Tensor RotaryAttention::forward(const torch::Tensor& x, Matrices matrices) const {
-  const auto parts = torch::linear(x, matrices[0])
+  const auto parts = kernels::linear(x, matrices[0])
                          .view({x.size(0), x.size(1), 3, heads_, -1})
                          .permute({2, 0, 3, 1, 4})
                          .unbind(0);
@@ -63,7 +64,7 @@ torch::Tensor RotaryAttention::forward(const torch::Tensor& x, Matrices matrices
   const double scale = 1 / std::sqrt(static_cast<double>(parts[0].size(-1)));
   const auto scores = torch::matmul(turned(parts[0]) * scale, turned(parts[1]).transpose(-1, -2));
   const auto seen = torch::matmul(scores.softmax(-1).to(parts[2].scalar_type()), parts[2]);
-  return torch::linear(seen.transpose(1, 2).flatten(2), matrices[1]);
+  return kernels::linear(seen.transpose(1, 2).flatten(2), matrices[1]);
 }
 
 ReasonerLayer::ReasonerLayer(const ReasonerOptions& options, const OptionalGenerator& generator) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/require.h"
+#include "kernels/common/affine.h"
 #include "models/reasoner/parameters.h"
 
 namespace deq::models {
@@ -79,7 +80,7 @@ torch::Tensor ReasonerImpl::embed(const torch::Tensor& tokens) {
 }
 
 torch::Tensor ReasonerImpl::read(const torch::Tensor& answer) const {
-  return torch::linear(answer, head_);
+  return kernels::linear(answer, head_);
 }
 
 }  // namespace deq::models

@@ -1,10 +1,11 @@
 #include "models/recurrent/qrnn_layer.h"
 
 #include <ATen/ops/dropout.h>
-#include <ATen/ops/linear.h>
 
 #include <cmath>
 #include <vector>
+
+#include "kernels/common/affine.h"
 
 namespace deq::models {
 
@@ -29,7 +30,7 @@ kernels::ForgetPool QrnnLayer::forward(const torch::Tensor& inputs, const torch:
     seen = torch::cat(shifted, -1);
   }
   const auto weight = at::dropout(weight_, weight_dropout_, is_training());
-  const auto y = at::linear(seen, weight, bias_);
+  const auto y = kernels::linear(seen, weight, bias_);
   return kernels::forget_pool(
       y, state.defined() ? state : torch::zeros({inputs.size(0), sizes_.out}, inputs.options()));
 }

@@ -1,12 +1,12 @@
 #include "models/recurrent/relational_core.h"
 
-#include <ATen/ops/linear.h>
 #include <fmt/format.h>
 
 #include <cmath>
 #include <string>
 
 #include "core/autocast.h"
+#include "models/linear.h"
 #include "models/recurrent/repeated.h"
 
 // For one word, with x as a row of the slots' size:
@@ -132,8 +132,7 @@ class RelationalCore::Pass {
   /// All that depends on the words alone, by position first.
   void read(const torch::Tensor& words) {
     const auto length = words.size(1);
-    const auto rows =
-        at::linear(words.transpose(0, 1).flatten(0, 1), core_.input_->weight, core_.input_->bias);
+    const auto rows = linear(core_.input_, words.transpose(0, 1).flatten(0, 1));
     const auto by_position = [&](const torch::Tensor& all) {
       return all.view({length, batch_, 1, -1}).unbind(0);
     };
@@ -147,7 +146,7 @@ class RelationalCore::Pass {
     auto offsets =
         torch::full_like(gates->bias, kInputBias, gates->bias.options().requires_grad(false));
     offsets.narrow(0, core_.gate_count(), core_.gate_count()).fill_(kForgetBias);
-    gates_ = by_position(at::linear(rows, gates->weight, gates->bias + offsets));
+    gates_ = by_position(kernels::linear(rows, gates->weight, gates->bias + offsets));
   }
 
   /// [3, B, heads, n, head size] of [B, n, 3 · slot size].

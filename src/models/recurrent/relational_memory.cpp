@@ -1,9 +1,9 @@
 #include "deq/models/recurrent/relational_memory.h"
 
 #include <ATen/ops/dropout.h>
-#include <ATen/ops/linear.h>
 
 #include "core/require.h"
+#include "models/linear.h"
 #include "models/recurrent/relational_core.h"
 #include "models/transformer/memory.h"
 #include "models/transformer/parameters.h"
@@ -44,7 +44,7 @@ RelationalMemoryReading RelationalMemoryImpl::read(const torch::Tensor& tokens,
   const auto before = memory.defined() ? memory.detach() : first_memory(tokens.size(0));
   const auto memories = (*replayed_core_)({words, before}, replay);
   const auto seen = at::dropout(memories, options_.output_dropout, is_training());
-  return {.hidden = at::linear(seen, output_->weight, output_->bias).to(words.scalar_type()),
+  return {.hidden = linear(output_, seen).to(words.scalar_type()),
           .memory = memories.detach().select(1, -1).view(sizes).clone()};
 }
 

@@ -1,6 +1,5 @@
 #include "models/recurrent/repeated.h"
 
-#include <ATen/ops/addmm.h>
 #include <ATen/ops/native_layer_norm.h>
 #include <ATen/ops/native_layer_norm_backward.h>
 #include <torch/autograd.h>
@@ -12,6 +11,7 @@
 
 #include "core/autocast.h"
 #include "core/require.h"
+#include "kernels/common/affine.h"
 
 namespace deq::models {
 
@@ -59,12 +59,12 @@ struct LinearMap {
 
   static torch::Tensor value(const torch::Tensor& rows, const torch::Tensor& weight,
                              const torch::Tensor& bias, tensor_list& /*saved*/) {
-    return at::addmm(bias, rows, weight.t());
+    return kernels::affine(rows, weight.t(), bias);
   }
 
   static torch::Tensor input_gradient(const torch::Tensor& g, const torch::Tensor& /*rows*/,
                                       const torch::Tensor& weight, const tensor_list& /*saved*/) {
-    return g.mm(weight);
+    return kernels::affine(g, weight);
   }
 
   static tensor_list left(const torch::Tensor& g, const torch::Tensor& rows,
@@ -74,7 +74,7 @@ struct LinearMap {
 
   static tensor_list parameter_gradients(Applications& all, int64_t /*features*/) {
     const auto rows = all.take(kInputs), g = all.take(kGradients);
-    return {g.t().mm(rows), g.sum(0)};
+    return {kernels::affine(g.t(), rows), g.sum(0)};
   }
 };
 

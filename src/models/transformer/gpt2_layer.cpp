@@ -2,12 +2,12 @@
 
 #include <ATen/ops/dropout.h>
 #include <ATen/ops/gelu.h>
-#include <ATen/ops/linear.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 
 #include <cmath>
 #include <string>
 
+#include "models/linear.h"
 #include "models/transformer/gpt2_cuts.h"
 #include "models/transformer/parameters.h"
 
@@ -55,13 +55,13 @@ Gpt2Layer::Gpt2Layer(const Gpt2Options& options, const std::optional<at::Generat
 }
 
 torch::Tensor Gpt2Layer::added(const torch::Tensor& features, torch::nn::Linear& out) const {
-  const auto sum = sum_of_parts(at::linear(features, out->weight), group_) + out->bias;
+  const auto sum = sum_of_parts(kernels::linear(features, out->weight), group_) + out->bias;
   return at::dropout(sum, dropout_, is_training());
 }
 
 torch::Tensor Gpt2Layer::attended(const torch::Tensor& x, std::optional<uint64_t> key) {
   const auto batch = x.size(0), length = x.size(1);
-  const auto qkv = qkv_(to_parts(attention_norm_(x), group_))
+  const auto qkv = linear(qkv_, to_parts(attention_norm_(x), group_))
                        .view({batch, length, 3, -1, d_head_})
                        .permute({2, 0, 3, 1, 4});
   std::optional<PartsNoise> noise;
@@ -74,7 +74,7 @@ torch::Tensor Gpt2Layer::attended(const torch::Tensor& x, std::optional<uint64_t
 }
 
 torch::Tensor Gpt2Layer::fed_forward(const torch::Tensor& x) {
-  const auto inner = inner_(to_parts(feed_forward_norm_(x), group_));
+  const auto inner = linear(inner_, to_parts(feed_forward_norm_(x), group_));
   return x + added(at::gelu(inner, "tanh"), outer_);
 }
 

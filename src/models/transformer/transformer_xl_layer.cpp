@@ -2,13 +2,14 @@
 
 #include <ATen/ops/dropout.h>
 
+#include "models/linear.h"
 #include "models/transformer/memory.h"
 
 namespace deq::models {
 namespace {
 
-torch::nn::Linear linear(int64_t in, int64_t out, bool bias, double spread,
-                         const std::optional<at::Generator>& generator) {
+torch::nn::Linear linear_layer(int64_t in, int64_t out, bool bias, double spread,
+                               const std::optional<at::Generator>& generator) {
   torch::nn::Linear layer(torch::nn::LinearOptions(in, out).bias(bias));
   const torch::NoGradGuard no_grad;
   layer->weight.normal_(0, spread, generator);
@@ -37,16 +38,18 @@ TransformerXlLayer::TransformerXlLayer(const TransformerXlOptions& options,
   const auto std = options.init_std;
   const auto attention =
       register_module("dec_attn", std::make_shared<torch::nn::Module>("dec_attn"));
-  qkv_ = attention->register_module("qkv_net", linear(d_model, 3 * width, false, std, generator));
-  out_ = attention->register_module("o_net", linear(width, d_model, false, std, generator));
+  qkv_ = attention->register_module("qkv_net",
+                                    linear_layer(d_model, 3 * width, false, std, generator));
+  out_ = attention->register_module("o_net", linear_layer(width, d_model, false, std, generator));
   attention_norm_ = attention->register_module("layer_norm", layer_norm(d_model, std, generator));
-  positions_ = attention->register_module("r_net", linear(d_model, width, false, std, generator));
+  positions_ =
+      attention->register_module("r_net", linear_layer(d_model, width, false, std, generator));
   const auto feed_forward =
       register_module("pos_ff", std::make_shared<torch::nn::Module>("pos_ff"));
   const auto core =
       feed_forward->register_module("CoreNet", std::make_shared<torch::nn::Module>("CoreNet"));
-  inner_ = core->register_module("0", linear(d_model, options.d_inner, true, std, generator));
-  outer_ = core->register_module("3", linear(options.d_inner, d_model, true, std, generator));
+  inner_ = core->register_module("0", linear_layer(d_model, options.d_inner, true, std, generator));
+  outer_ = core->register_module("3", linear_layer(options.d_inner, d_model, true, std, generator));
   feed_forward_norm_ =
       feed_forward->register_module("layer_norm", layer_norm(d_model, std, generator));
 }
@@ -60,20 +63,20 @@ torch::Tensor TransformerXlLayer::attended(const torch::Tensor& x, const torch::
                                            kernels::AttentionTerms& terms) {
   const auto batch = x.size(0), length = x.size(1), keys = distances.size(0);
   const auto whole = memory.defined() ? torch::cat({memory, x}, 1) : x;
-  const auto qkv =
-      qkv_(pre_ln_ ? attention_norm_(whole) : whole).view({batch, keys, 3, heads_, d_head_});
-  terms.positions = kernels::position_keys(positions_(distances), heads_);
+  const auto qkv = linear(qkv_, pre_ln_ ? attention_norm_(whole) : whole)
+                       .view({batch, keys, 3, heads_, d_head_});
+  terms.positions = kernels::position_keys(linear(positions_, distances), heads_);
   if (is_training() && attention_dropout_ > 0) {
     terms.dropout = at::dropout(torch::ones({heads_ * batch, length, keys}, qkv.options()),
                                 attention_dropout_, /*train=*/true);
   }
-  const auto y = x + dropped(out_(kernels::attend(qkv, length, terms)));
+  const auto y = x + dropped(linear(out_, kernels::attend(qkv, length, terms)));
   return pre_ln_ ? y : attention_norm_(y);
 }
 
 torch::Tensor TransformerXlLayer::fed_forward(const torch::Tensor& x) {
-  const auto inner = inner_(pre_ln_ ? feed_forward_norm_(x) : x).relu();
-  const auto y = x + dropped(outer_(dropped(inner)));
+  const auto inner = linear(inner_, pre_ln_ ? feed_forward_norm_(x) : x).relu();
+  const auto y = x + dropped(linear(outer_, dropped(inner)));
   return pre_ln_ ? y : feed_forward_norm_(y);
 }
 
