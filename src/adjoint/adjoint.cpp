@@ -72,8 +72,8 @@ struct AttachAdjoint : torch::autograd::Function<AttachAdjoint> {
       return of_inputs;
     }
     require(static_cast<bool>(capsule->f),
-            "this implicit gradient cannot be differentiated again (create_graph): set "
-            "Implicit::twice, or use the Unrolled gradient");
+            "this gradient cannot be differentiated again (create_graph): use Implicit with its "
+            "option `twice`, or the Unrolled gradient");
     const auto saved = context->get_saved_variables();
     const auto split = saved.begin() + 1 + arguments;
     const auto more =
@@ -100,8 +100,10 @@ std::vector<torch::Tensor> differentiable_gradients(const AdjointCapsule& capsul
                                                     const std::vector<torch::Tensor>& leaves,
                                                     const torch::Tensor& g) {
   require_no_hooks(leaves, "where the gradient is to be differentiated again (create_graph)");
-  const TensorMap map = [f = capsule.f](const std::vector<torch::Tensor>& at) {
-    return std::vector{f(at)};
+  const TensorMap map = [f = capsule.f, leaves](const std::vector<torch::Tensor>& at) {
+    const auto value = f(at);
+    require_same_leaves(value, at, leaves);
+    return std::vector{value};
   };
   // u ↦ uJ + g, of u, g and f's arguments.
   const auto step = [map, leaves](const std::vector<torch::Tensor>& at) {
@@ -115,9 +117,10 @@ std::vector<torch::Tensor> differentiable_gradients(const AdjointCapsule& capsul
   }();
   auto at_solution = of_step;
   at_solution.insert(at_solution.begin(), solution.clone().requires_grad_());
+  const auto begin = graph_begins();
   const auto u =
       attach_differentiable_adjoint(solution, Linearization(at_solution[0], step(at_solution)),
-                                    step, of_step, capsule.rule, std::make_shared<Report>());
+                                    step, of_step, begin, capsule.rule, std::make_shared<Report>());
   auto all = isolated_gradients(map, arguments, {u}, leaves);
   all.erase(all.begin());  // uJ
   return all;
@@ -190,11 +193,12 @@ torch::Tensor attach_adjoint(const torch::Tensor& value, const Linearization& at
 torch::Tensor attach_differentiable_adjoint(const torch::Tensor& value, const Linearization& at,
                                             ExplicitMap f,
                                             const std::vector<torch::Tensor>& arguments,
-                                            AdjointRule rule, std::shared_ptr<Report> report) {
+                                            uint64_t begin, AdjointRule rule,
+                                            std::shared_ptr<Report> report) {
   const auto f_of_z = products_of(at).f();
   auto stops = arguments;
   stops.push_back(at.z());
-  const auto leaves = graph_leaves(f_of_z, stops);
+  const auto leaves = graph_leaves(f_of_z, stops, begin);
   return AttachAdjoint::apply(
       f_of_z, value,
       c10::make_intrusive<AdjointCapsule>(at, std::move(f), std::move(rule), std::move(report)),

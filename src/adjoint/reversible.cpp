@@ -71,6 +71,7 @@ class WayBack {
     const torch::AutoGradMode grad(true);
     sources_[0] = at.to(type_, /*non_blocking=*/false, /*copy=*/true).requires_grad_();
     const auto value = f_(sources_);
+    if (!std::exchange(compared_, true)) require_same_leaves(value, sources_, leaves_);
     auto all = sources_;
     all.insert(all.end(), leaves_.begin(), leaves_.end());
     // What f uses may have a history that is not its own.
@@ -96,6 +97,7 @@ class WayBack {
   torch::ScalarType type_;
   Tensors sources_;  // z, then the arguments
   Tensors leaves_, sums_;
+  bool compared_ = false;
 };
 
 /// How far from the start the pair is.
@@ -206,10 +208,11 @@ ReversibleSteps reversible_steps(ExplicitMap f, const std::vector<torch::Tensor>
   }
   // One more evaluation, on a tape that shows which leaves it leads to.
   for (size_t i = 1; i < at.size(); ++i) at[i].requires_grad_(torch::GradMode::is_enabled());
+  const auto begin = graph_begins();
   const auto f_of_z = f_at(z);
   auto value = z.to(type);
   if (!f_of_z.requires_grad()) return {.z = value, .f_of_z = f_of_z.detach()};
-  const auto leaves = graph_leaves(f_of_z, {at.begin() + 1, at.end()});
+  const auto leaves = graph_leaves(f_of_z, {at.begin() + 1, at.end()}, begin);
   require_no_hooks(leaves, UndoneSteps::kWhereNoHooks);
   capsule->y = y;
   capsule->z = z;

@@ -38,6 +38,10 @@ class AutocastSetting {
         type_(at::autocast::get_autocast_dtype(device.type())) {}
 
   const c10::Device& device() const { return device_; }
+  bool stands() const {
+    const AutocastSetting now(device_);
+    return now.enabled_ == enabled_ && (!enabled_ || now.type_ == type_);
+  }
   void apply() const {
     at::autocast::set_autocast_enabled(device_.type(), enabled_);
     at::autocast::set_autocast_dtype(device_.type(), type_);

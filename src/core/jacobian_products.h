@@ -1,5 +1,6 @@
 #pragma once
 
+#include "core/require.h"
 #include "deq/core/linearization.h"
 
 namespace deq {
@@ -22,6 +23,10 @@ class JacobianProducts {
 
   const torch::Tensor& z() const { return z_; }
 
+  /// Where f's graph misses some of what f uses: derivatives by these would be 0, or too small.
+  void refuse_derivatives(const char* reason) { refusal_ = reason; }
+  void require_derivatives() const { require(refusal_ == nullptr, "{}", refusal_); }
+
   /// As Linearization::vjp.
   virtual torch::Tensor vjp(const torch::Tensor& u, bool differentiable) = 0;
 
@@ -34,6 +39,7 @@ class JacobianProducts {
 
  private:
   torch::Tensor z_;
+  const char* refusal_ = nullptr;
 };
 
 /// Throws where `at` is empty.

@@ -50,7 +50,9 @@ const torch::Tensor& Linearization::z() const {
 
 torch::Tensor Linearization::vjp(const torch::Tensor& u, bool differentiable) const {
   check_interruption();
-  return products_of(*this).vjp(u, differentiable);
+  auto& products = products_of(*this);
+  if (differentiable) products.require_derivatives();
+  return products.vjp(u, differentiable);
 }
 
 JacobianProducts& products_of(const Linearization& at) {

@@ -48,6 +48,7 @@ void require_move(const Move& move) {
 Tangent tangent(const Linearization& at, const std::vector<Move>& moves,
                 const SolverOptions& solver) {
   const torch::AutoGradMode grad(true);
+  products_of(at).require_derivatives();
   const auto f = products_of(at).f();
   require(f.requires_grad(),
           "tangent: this equilibrium holds no graph of f; it was replayed (use Replay::Off) or "

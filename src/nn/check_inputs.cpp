@@ -36,14 +36,16 @@ bool is_about_types(const c10::Error& refusal) {
   return text.find("type") != std::string_view::npos;
 }
 
-void require_type(const Inputs& inputs, const Cell& cell) {
+void require_type(const Inputs& inputs, const Cell& cell, const c10::Error& refusal) {
   const auto parameters = cell.parameters();
   if (parameters.empty()) return;
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!inputs[i].is_floating_point()) continue;
     if (inputs[i].scalar_type() == parameters[0].scalar_type()) continue;
-    throw Error(fmt::format("input {} is {}, but the layer's first parameter is {}", i,
-                            form_of(inputs[i]), form_of(parameters[0])));
+    const std::string_view said = refusal.what_without_backtrace();
+    throw Error(fmt::format("input {} is {}, but the layer's first parameter is {}: {}", i,
+                            form_of(inputs[i]), form_of(parameters[0]),
+                            said.substr(0, said.find('\n'))));
   }
 }
 
@@ -71,7 +73,7 @@ void require_solvable(const State& state) {
 void explain_refusal(const c10::Error& refusal, Cell& cell, const Inputs& inputs,
                      const State& start) {
   const auto as_it_was = std::current_exception();  // with its own type, such as out of memory
-  if (is_about_types(refusal)) require_type(inputs, cell);
+  if (is_about_types(refusal)) require_type(inputs, cell, refusal);
   State own;
   try {
     own = cell.initial_state(inputs);

@@ -4,10 +4,12 @@
 #include <cmath>
 #include <mutex>
 
+#include "adjoint/graph_leaves.h"
 #include "adjoint/reversible.h"
 #include "core/autocast.h"
 #include "core/jacobian_products.h"
 #include "core/require.h"
+#include "core/write_check.h"
 #include "deq/core/cuda.h"
 #include "deq/core/interruption.h"
 #include "nn/check_inputs.h"
@@ -19,45 +21,109 @@ namespace deq {
 
 /// One pass: its f on the slab, and what is made of it on demand.
 struct Equilibrated::Tape {
-  Tape(std::shared_ptr<Cell> f_cell, StateLayout f_layout, Inputs f_inputs)
-      : cell(std::move(f_cell)), layout(std::move(f_layout)), inputs(std::move(f_inputs)) {}
+  Tape(std::shared_ptr<Cell> f_cell, StateLayout f_layout, Inputs f_inputs,
+       const torch::Device& device)
+      : cell(std::move(f_cell)),
+        layout(std::move(f_layout)),
+        inputs(std::move(f_inputs)),
+        autocast(device) {}
 
   std::shared_ptr<Cell> cell;
   StateLayout layout;
   Inputs inputs;
-  State start{};           // where it cannot be made again
-  torch::Tensor z_star{};  // a detached slab
-  bool replayed = false;   // the solve, or the unrolled steps
-  StepLoan loan{};         // where f's graph at z* is replayed
+  AutocastSetting autocast;  // of the pass: f may be evaluated anywhere later on
+  State start{};             // where it cannot be made again
+  bool replayed = false;     // the solve, or the unrolled steps
+  StepLoan loan{};           // where f's graph at z* is replayed
   std::optional<BoundStep> bound{};
+  bool has_graph = false;        // `bound` has one, to the inputs and prepare()'s parameters
+  bool evaluated_again = false;  // f, by the gradient in backward
   std::once_flag linearized{};
   Linearization at{};
+  uint64_t begin = 0;  // of f's graph there
 
-  /// f with its context attached: gradients reach the inputs and prepare()'s parameters.
+  /// f with its context attached: where gradients are on, they reach the inputs and prepare()'s
+  /// parameters.
   const BoundStep& f() {
-    if (!bound) bound = BoundStep{.cell = cell, .layout = layout, .context = cell->prepare(inputs)};
+    if (bound) return *bound;
+    std::optional<AutocastAs> as_it_was;
+    if (!autocast.stands()) as_it_was.emplace(autocast);
+    bound = BoundStep{
+        .cell = cell, .layout = layout, .context = cell->prepare(inputs), .autocast = autocast};
+    has_graph = torch::GradMode::is_enabled();
     return *bound;
   }
 
-  /// The same for whoever comes first, with a graph: a linearisation would use it, too.
+  /// The same with a graph, whatever the caller's mode. Outside of training prepare() gives once
+  /// more what a pass without gradients got of it; in training it may draw, so what that pass got
+  /// stays.
   const BoundStep& f_on_tape() {
+    const c10::InferenceMode leave(false);
     const torch::AutoGradMode grad(true);
-    return f();
+    if (bound && !has_graph && !cell->is_training()) bound.reset();
+    for (auto& input : inputs) input = out_of_inference(input);
+    f();
+    for (auto& tensor : bound->context) tensor = out_of_inference(tensor);
+    return *bound;
+  }
+
+  /// For a gradient that does so. That for an argument which is a leaf is told from that for the
+  /// leaf itself, which f may use besides.
+  void prepare_to_evaluate_again() {
+    evaluated_again = true;
+    f();
+    for (auto& tensor : bound->context) {
+      const bool is_parameter = tensor.defined() && tensor.requires_grad() && tensor.is_leaf();
+      if (is_parameter) tensor = tensor.view_as(tensor);
+    }
+  }
+
+  void settle(const torch::Tensor& z) {
+    z_star = z;
+    since_settled = WriteCheck(z);
   }
 
   const Linearization& linearize() {
     std::call_once(linearized, [this] {
+      require(!since_settled.written(),
+              "the state of this equilibrium was written to since it was solved for: write to a "
+              "clone() of it, or call linearization() before");
       if (loan) {
         loan->get()->linearise(z_star);
         at = recorded_linearization(inputs, z_star, loan);
         return;
       }
+      const auto& step = f_on_tape();
+      const c10::InferenceMode leave(false);
       const torch::AutoGradMode grad(true);
-      const auto z = z_star.detach().requires_grad_();
-      at = Linearization(z, f()(z));
+      const auto z = out_of_inference(z_star).detach().requires_grad_();
+      // Casts that autocast remembers are older than f's graph, and made anew in backward.
+      std::optional<AutocastAs> unremembered;
+      if (evaluated_again) unremembered.emplace(autocast);
+      begin = graph_begins();
+      at = Linearization(z, step(z));
+      if (has_graph) return;
+      products_of(at).refuse_derivatives(
+          "this pass was made in training mode and without gradients, so it has no graph of "
+          "prepare() to differentiate: make it with gradients, or in eval mode");
     });
     return at;
   }
+
+  /// Whether gradients of z* would reach anything.
+  bool leads_anywhere() {
+    if (loan) return !loan->get()->leaves(inputs).empty();
+    return leads_beyond(products_of(at).f(), at.z());
+  }
+
+ private:
+  /// What was made in inference mode cannot be part of a graph; a copy can.
+  static torch::Tensor out_of_inference(const torch::Tensor& tensor) {
+    return tensor.defined() && tensor.is_inference() ? tensor.clone() : tensor;
+  }
+
+  torch::Tensor z_star{};  // a detached slab
+  WriteCheck since_settled{};
 };
 
 const Report& Equilibrated::adjoint() const {
@@ -284,8 +350,23 @@ std::shared_ptr<torch::nn::Module> EquilibriumImpl::clone(
   auto cell = std::dynamic_pointer_cast<Cell>(cell_->clone(device));
   require(cell != nullptr, "the clone of this equilibrium's cell is no Cell");
   auto copy = std::make_shared<EquilibriumImpl>(std::move(cell), options());
-  copy->train(is_training());
+  copy->take_modes_of(*this);
   return copy;
+}
+
+void EquilibriumImpl::clone_(torch::nn::Module& other, const std::optional<torch::Device>& device) {
+  auto& original = dynamic_cast<EquilibriumImpl&>(other);
+  const auto copy = std::dynamic_pointer_cast<EquilibriumImpl>(original.clone(device));
+  cell_ = replace_module("cell", copy->cell_);
+  plan_ = copy->plan_;
+  recordings_ = copy->recordings_;
+  take_modes_of(original);
+}
+
+void EquilibriumImpl::take_modes_of(const EquilibriumImpl& original) {
+  train(original.is_training());
+  const auto own = modules(false), others = original.modules(false);  // from the outside in
+  for (size_t i = 0; i < own.size(); ++i) own[i]->train(others[i]->is_training());
 }
 
 namespace {
@@ -316,7 +397,8 @@ std::shared_ptr<RecordedStep> EquilibriumImpl::record(const EquilibriumPlan& pla
                                                       StepShape shape) {
   const auto replay = plan.options_.replay;
   const bool may_record = replay != Replay::Off && !PassScope::inside();
-  if (!may_record || !records_graphs(shape.z.device())) return nullptr;
+  const auto device = shape.z.device();
+  if (!may_record || !records_graphs(device) || !all_are_on(device, shape.inputs)) return nullptr;
   const auto key = cell_->replay_key();
   if (!key) return nullptr;
   shape.checked = replay == Replay::Checked;
@@ -330,10 +412,11 @@ std::shared_ptr<RecordedStep> EquilibriumImpl::record(const EquilibriumPlan& pla
   return recorded;
 }
 
-Equilibrated EquilibriumImpl::begin(const Inputs& inputs, const StateLayout& layout) {
+Equilibrated EquilibriumImpl::begin(const Inputs& inputs, const StateLayout& layout,
+                                    const torch::Device& device) {
   Equilibrated result;
   result.adjoint_ = std::make_shared<Report>();
-  result.tape_ = std::make_shared<Equilibrated::Tape>(cell_, layout, inputs);
+  result.tape_ = std::make_shared<Equilibrated::Tape>(cell_, layout, inputs, device);
   return result;
 }
 
@@ -341,7 +424,7 @@ Equilibrated EquilibriumImpl::solve(const EquilibriumPlan& plan, const Inputs& i
                                     const State& z0, const Solver& solver,
                                     const Callback& callback) {
   const auto layout = StateLayout::of(z0);
-  auto result = begin(inputs, layout);
+  auto result = begin(inputs, layout, z0[0].device());
   auto& tape = *result.tape_;
   const auto start = layout.pack(z0);
   const bool grad = torch::GradMode::is_enabled();
@@ -362,29 +445,34 @@ Equilibrated EquilibriumImpl::solve(const EquilibriumPlan& plan, const Inputs& i
   tape.replayed = recorded != nullptr;
   auto solution = [&] {
     const PassScope pass;
+    if (twice) tape.prepare_to_evaluate_again();
     auto problem = recorded ? problem_of(*recorded) : Problem{.f = without_gradients(tape.f())};
     problem.keeps_inverse = implicit && wants_inverse(plan.options_.gradient);
     auto found = solver.solve(problem, start, callback);
     if (problem.keeps_inverse) require_inverse(found.inverse != nullptr, solver.options());
     return found;
   }();
-  if (evaluates && plan.float32_solver_ &&
+  const bool stopped = solution.report.status == Status::UserStopped;
+  if (evaluates && !stopped && plan.float32_solver_ &&
       at::autocast::is_autocast_enabled(start.device().type())) {
     finish_in_float32(plan, inputs, layout, callback, solution);
   }
   const PassScope pass;
   result.report = std::move(solution.report);
   if (plan.options_.on_failure == OnFailure::Throw) require_success(result.report, "forward");
-  tape.z_star = solution.z;
+  tape.settle(solution.z);
   auto z = solution.z;
   if (implicit) {
     if (recorded) tape.loan = std::make_shared<Loan<RecordedStep>>(std::move(recorded));
     const auto& at = tape.linearize();
     if (plan.options_.one_more_step) z = products_of(at).f().detach();
     auto rule = plan.rule_(std::move(solution.inverse));
-    if (twice) {
+    if (!tape.leads_anywhere()) {
+      // Nothing that f uses wants a gradient.
+    } else if (twice) {
       const auto [f, arguments] = explicit_map(tape.f());
-      z = attach_differentiable_adjoint(z, at, f, arguments, std::move(rule), result.adjoint_);
+      z = attach_differentiable_adjoint(z, at, f, arguments, tape.begin, std::move(rule),
+                                        result.adjoint_);
     } else if (tape.loan) {
       z = attach_recorded_adjoint(z, inputs, at, tape.loan, std::move(rule), result.adjoint_);
     } else {
@@ -420,7 +508,7 @@ void EquilibriumImpl::finish_in_float32(const EquilibriumPlan& plan, const Input
 Equilibrated EquilibriumImpl::unroll(const EquilibriumPlan& plan, const Inputs& inputs,
                                      const State& z0, const Unrolled& how) {
   const auto layout = StateLayout::of(z0);
-  auto result = begin(inputs, layout);
+  auto result = begin(inputs, layout, z0[0].device());
   auto& tape = *result.tape_;
   const auto key = how.replayed ? cell_->replay_key() : std::nullopt;
   const auto unrolled = [&] {
@@ -430,10 +518,11 @@ Equilibrated EquilibriumImpl::unroll(const EquilibriumPlan& plan, const Inputs& 
     const PassScope pass;
     return unrolled_steps(tape.f(), layout.pack(z0), how);
   }();
-  tape.z_star = unrolled.z.detach();
+  const auto z = unrolled.z.detach();
+  tape.settle(z);
   tape.replayed = unrolled.replayed;
-  const auto& before = how.measured ? tape.z_star : unrolled.neighbour;
-  const auto& after = how.measured ? unrolled.neighbour : tape.z_star;
+  const auto& before = how.measured ? z : unrolled.neighbour;
+  const auto& after = how.measured ? unrolled.neighbour : z;
   result.report =
       report_of_steps(plan.options_, before, after, how.measured ? how.steps : how.steps - 1);
   result.state = layout.unpack(unrolled.z);
@@ -443,7 +532,7 @@ Equilibrated EquilibriumImpl::unroll(const EquilibriumPlan& plan, const Inputs& 
 Equilibrated EquilibriumImpl::step_reversibly(const EquilibriumPlan& plan, const Inputs& inputs,
                                               const State& z0, const Reversible& how) {
   const auto layout = StateLayout::of(z0);
-  auto result = begin(inputs, layout);
+  auto result = begin(inputs, layout, z0[0].device());
   auto& tape = *result.tape_;
   const PassScope pass;
   const auto [f, arguments] = explicit_map(tape.f());
@@ -453,8 +542,9 @@ Equilibrated EquilibriumImpl::step_reversibly(const EquilibriumPlan& plan, const
                                         *adjoint = std::move(report);
                                         if (throws) require_success(*adjoint, "adjoint");
                                       });
-  tape.z_star = steps.z.detach();
-  result.report = report_of_steps(plan.options_, tape.z_star, steps.f_of_z, 2 * how.steps);
+  const auto z = steps.z.detach();
+  tape.settle(z);
+  result.report = report_of_steps(plan.options_, z, steps.f_of_z, 2 * how.steps);
   result.state = layout.unpack(steps.z);
   return result;
 }

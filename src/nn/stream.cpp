@@ -84,7 +84,8 @@ void Stream::keep(const Inputs& inputs, const Equilibrated& last) {
   }
   if (failed_.all().item<bool>()) return;
   forms_ = forms_of(inputs);
-  state_ = last.state;
+  for (const auto& part : last.state)
+    state_.push_back(part.detach().clone());  // the user's to write
 }
 
 }  // namespace deq

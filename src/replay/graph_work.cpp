@@ -3,6 +3,8 @@
 #include <ATen/autocast_mode.h>
 #include <torch/autograd.h>
 
+#include <algorithm>
+
 #include "core/autocast.h"
 #include "replay/side_by_side.h"
 #include "replay/untouched.h"
@@ -68,6 +70,11 @@ std::unique_ptr<DeviceGraph> GraphWork::record_forward(const std::function<void(
 std::unique_ptr<DeviceGraph> GraphWork::record_backward(const std::function<void()>& work) {
   const NoAutocast in_forward_types(device_);
   return record_forward(work);
+}
+
+bool all_are_on(const torch::Device& device, const std::vector<torch::Tensor>& inputs) {
+  return std::ranges::all_of(
+      inputs, [&](const auto& input) { return !input.defined() || input.device() == device; });
 }
 
 void copy_into(const torch::Tensor& own, const torch::Tensor& from) {

@@ -37,6 +37,10 @@ class GraphWork {
   std::unique_ptr<GraphRecorder> recorder_;
 };
 
+/// Whether a recording can be given these tensors: the numbers of one on another device, such as a
+/// scalar on the host's, are read while kernels are enqueued, and stay as they were then.
+bool all_are_on(const torch::Device& device, const std::vector<torch::Tensor>& inputs);
+
 /// Copies without a new version: autograd need not know, because all that it saved is computed anew
 /// as well. Nothing is copied onto itself.
 void copy_into(const torch::Tensor& own, const torch::Tensor& from);

@@ -2,11 +2,20 @@
 
 #include <torch/autograd.h>
 
-#include "core/autocast.h"
 #include "core/require.h"
+#include "core/write_check.h"
 #include "replay/recording_gate.h"
 
 namespace deq {
+
+torch::Tensor BoundStep::operator()(const torch::Tensor& slab) const {
+  const auto step = [this](const torch::Tensor& z) {
+    return layout.pack(cell->step(layout.unpack(z), context));
+  };
+  if (!autocast || autocast->stands()) return image_of(step, slab);
+  const AutocastAs as_it_was(*autocast);
+  return image_of(step, slab);
+}
 
 BoundStep without_gradients(BoundStep step) {
   for (auto& tensor : step.context) {

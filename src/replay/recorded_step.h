@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/autocast.h"
 #include "deq/core/cell.h"
 #include "replay/check.h"
 #include "replay/graph_work.h"
@@ -17,9 +18,9 @@ struct BoundStep {
   StateLayout layout;
   Context context;
 
-  torch::Tensor operator()(const torch::Tensor& slab) const {
-    return layout.pack(cell->step(layout.unpack(slab), context));
-  }
+  std::optional<AutocastSetting> autocast{};  // as it stood for the context; now, if there is none
+
+  torch::Tensor operator()(const torch::Tensor& slab) const;
 };
 
 /// The same function with its context detached.

@@ -65,7 +65,7 @@ class Recordings {
       count_recording();
       return entries_.front().recorded;
     } catch (const std::exception& error) {
-      times = kRefused;
+      seen_[signature] = kRefused;  // it may have been forgotten to make room
       notice_->tell(error);
       return nullptr;
     }

@@ -98,6 +98,7 @@ std::shared_ptr<RecordedFunction> ReplayedFunction::record(const Tensors& inputs
                                                            const ReplayKey& key) {
   const auto device = inputs.front().device();
   if (replay == Replay::Off || PassScope::inside() || !records_graphs(device)) return nullptr;
+  if (!all_are_on(device, inputs)) return nullptr;
   const bool differentiable = torch::GradMode::is_enabled();
   const bool checked = replay == Replay::Checked;
   RecordingSignature signature(device);

@@ -97,7 +97,9 @@ DEQ_HOST_DEVICE int64_t anderson_weights(const AndersonRules& rules, int64_t ste
     }
     if (solve_positive_definite(system, alpha, n) && normalise_weights(alpha, n)) return n;
     if (!(ridge < mean_diagonal) || n == 1) break;
-    ridge = std::max(kRidgeGrowth * ridge, kLeastRidge * mean_diagonal);
+    const double raised = std::max(kRidgeGrowth * ridge, kLeastRidge * mean_diagonal);
+    if (!(raised > ridge)) break;  // the squares are so small that a ridge vanishes beside them
+    ridge = raised;
     ++history.ridge_raises;
   }
   if (n > 1) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "core/require.h"
+#include "core/write_check.h"
 #include "deq/core/interruption.h"
 #include "deq/solvers/solver.h"
 
@@ -18,7 +19,7 @@ inline torch::Tensor checked_image(const torch::Tensor& value, const torch::Tens
 /// f(z). It is valid at least until the next evaluation.
 inline torch::Tensor evaluate(const Problem& problem, const torch::Tensor& z) {
   check_interruption();
-  return checked_image(problem.f(z), z);
+  return checked_image(image_of(problem.f, z), z);
 }
 
 }  // namespace deq

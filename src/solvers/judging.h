@@ -36,7 +36,9 @@ struct JudgedSample {
 struct JudgingRules {
   Tolerance tol{};
   Guards guards{};
-  bool start_is_candidate = true;  // else only where it has converged
+  // Else the start is none, whatever its residual, unless that is 0: an adjoint of u = 0 would be
+  // no gradient at all.
+  bool start_is_candidate = true;
 };
 
 DEQ_HOST_DEVICE double residual_ratio(double numerator, double denominator) {
@@ -67,8 +69,8 @@ DEQ_HOST_DEVICE bool judge(JudgedSample& sample, double absolute, double image, 
   sample.merit = finite ? residual_merit(tol, absolute, image) : kInfinity;
   if (first) sample.first = sample.absolute;
   sample.smallest = std::min(sample.smallest, sample.absolute);
-  const bool converged = finite && absolute <= tol.atol + tol.rtol * image;
-  const bool candidate = converged || !first || rules.start_is_candidate;
+  const bool candidate = !first || rules.start_is_candidate || absolute == 0;
+  const bool converged = candidate && finite && absolute <= tol.atol + tol.rtol * image;
   // Where f vanishes no relative residual exists: there the absolute one ranks.
   const bool smaller = sample.merit < sample.best_merit || (sample.merit == sample.best_merit &&
                                                             sample.absolute < sample.best_absolute);

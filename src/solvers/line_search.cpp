@@ -6,10 +6,24 @@ namespace deq {
 namespace {
 constexpr int kMaxHalvings = 5;
 constexpr double kSufficientDecrease = 1e-4;
+/// A sample that has stopped stays where the driver put it, though others are still tried: its
+/// steps begin there and have no length.
+torch::Tensor where_stopped(const Iteration& it, std::vector<double>& length,
+                            const torch::Tensor& start) {
+  const auto stopped = torch::zeros({it.batch(), 1}, torch::kBool);
+  bool any = false;
+  for (size_t b = 0; b < length.size(); ++b) {
+    if (length[b] == 0.0 || it.active(static_cast<int64_t>(b))) continue;
+    stopped.data_ptr<bool>()[b] = any = true;
+    length[b] = 0.0;
+  }
+  return any ? torch::where(stopped.to(start.device()), it.z(), start) : start;
+}
+
 }  // namespace
 
 std::vector<double> backtrack(Iteration& it, const torch::Tensor& step, torch::TensorList rows) {
-  const auto start = it.z();
+  auto start = it.z();
   const auto batch = static_cast<size_t>(it.batch());
   std::vector<double> length(batch, 0.0), old_residual(batch);
   for (size_t b = 0; b < batch; ++b) {
@@ -25,6 +39,7 @@ std::vector<double> backtrack(Iteration& it, const torch::Tensor& step, torch::T
     const auto later = last ? Evaluate::LastTrial : Evaluate::Retrial;
     it.move_to(trial, rows, halvings == 0 ? Evaluate::Trial : later);
     if (last) break;
+    start = where_stopped(it, length, start);
     bool rejected = false;
     for (size_t b = 0; b < batch; ++b) {
       if (!it.active(static_cast<int64_t>(b))) continue;

@@ -2,11 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/linear.h>
 
 #include <fstream>
 
 #include "deq/core/error.h"
+#include "deq/jacobian/frobenius.h"
 #include "deq/jacobian/spectrum.h"
 #include "support/cells.h"
 #include "support/seed.h"
@@ -182,6 +184,91 @@ TEST_F(EquilibriumTest, MemoryDoesNotGrowOverTraining) {
   const int64_t before = resident_pages();
   train(300);
   EXPECT_LT(resident_pages() - before, 1000);
+}
+
+TEST_F(EquilibriumTest, IsMeasuredInInferenceModeToo) {
+  const auto radius = spectral_radius(layer()->forward(problem_.x).linearization()).mean();
+  ASSERT_GT(radius, 0.1);
+  Equilibrated made_there;
+  for (const bool training : {false, true}) {
+    auto made = layer();
+    made->train(training);
+    const c10::InferenceMode inference;
+    made_there = made->forward(problem_.x.clone());
+    EXPECT_NEAR(spectral_radius(made_there.linearization()).mean(), radius, 1e-4);
+  }
+  EXPECT_NEAR(spectral_radius(made_there.linearization()).mean(), radius, 1e-4);
+}
+
+TEST_F(EquilibriumTest, APassWithoutGradientsIsDifferentiatedWhole) {
+  auto made = layer();
+  made->eval();
+  const auto penalty_gradients = [&](const Equilibrated& eq) {
+    return torch::autograd::grad({jacobian_penalty(eq.linearization(), {}, ProbeKey{})},
+                                 {problem_.cell->w, problem_.cell->u});
+  };
+  const auto expected = penalty_gradients(made->forward(problem_.x));
+  const auto without = [&] {
+    const torch::NoGradGuard no_grad;
+    return made->forward(problem_.x);
+  };
+  const auto found = penalty_gradients(without());
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_LT(test::relative_difference(found[i], expected[i]), 1e-6) << i;
+  }
+  made->train();  // prepare() may draw: what that pass drew has no graph
+  EXPECT_THROW(jacobian_penalty(without().linearization(), {}, ProbeKey{}), Error);
+  EXPECT_GT(spectral_radius(without().linearization()).mean(), 0.1);
+}
+
+TEST_F(EquilibriumTest, AStateThatWasWrittenToIsNotLinearisedAt) {
+  const torch::NoGradGuard no_grad;
+  const auto eq = layer()->forward(problem_.x);
+  eq.state[0].zero_();
+  EXPECT_THROW(eq.linearization(), Error);
+}
+
+/// A cell with a clone, and a part that a clone's mode must not touch.
+struct ClonedCell : Cell {
+  ClonedCell()
+      : w(register_parameter("w", torch::randn({4, 4}))),
+        norm(register_module("norm", torch::nn::Dropout())) {}
+  State initial_state(const Inputs& inputs) override { return {torch::zeros_like(inputs[0])}; }
+  State step(const State& z, const Context& context) override {
+    return {torch::tanh(0.1 * z[0].mm(w) + context[0])};
+  }
+  std::shared_ptr<torch::nn::Module> clone(
+      const std::optional<torch::Device>& /*device*/) const override {
+    auto copy = std::make_shared<ClonedCell>();
+    const torch::NoGradGuard constant;
+    copy->w.copy_(w);
+    return copy;
+  }
+  torch::Tensor w;
+  torch::nn::Dropout norm;
+};
+
+struct ParentImpl : torch::nn::Cloneable<ParentImpl> {
+  ParentImpl() { reset(); }
+  void reset() override {
+    layer = register_module("layer", Equilibrium(std::make_shared<ClonedCell>()));
+  }
+  Equilibrium layer{nullptr};
+};
+
+TEST_F(EquilibriumTest, IsClonedWithTheModuleThatHasIt) {
+  const auto parent = std::make_shared<ParentImpl>();
+  auto& cell = dynamic_cast<ClonedCell&>(*parent->layer->cell());
+  cell.norm->eval();  // frozen, in a model that trains
+  const auto copy = std::dynamic_pointer_cast<ParentImpl>(parent->clone());
+  auto& copied = dynamic_cast<ClonedCell&>(*copy->layer->cell());
+  EXPECT_TRUE(copied.w.equal(cell.w));
+  EXPECT_FALSE(copied.w.is_same(cell.w));
+  EXPECT_TRUE(copied.is_training());
+  EXPECT_FALSE(copied.norm->is_training());
+  EXPECT_TRUE(copy->parameters()[0].is_same(copied.w)) << "it is the one that is trained";
+  const auto x = torch::randn({2, 4});
+  EXPECT_TRUE(copy->layer->forward(x).z().equal(parent->layer->forward(x).z()));
 }
 
 }  // namespace

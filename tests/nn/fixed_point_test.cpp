@@ -85,5 +85,90 @@ TEST_F(FixedPoint, AFailedAdjointIsThrownInBackward) {
   EXPECT_THROW(eq.z().sum().backward(), ConvergenceError);
 }
 
+TEST_F(FixedPoint, AnFThatWritesIntoItsStateIsRefused) {
+  const auto f = [](const torch::Tensor& z) {
+    auto own = z;
+    return own.mul_(0.5).add_(1);
+  };
+  const torch::NoGradGuard no_grad;
+  const auto start = torch::ones({2, 3}, test::f64());
+  for (const GradientOptions& gradient :
+       {GradientOptions(Implicit{}), GradientOptions(Unrolled{}), GradientOptions(Reversible{})}) {
+    try {
+      fixed_point(f, start, {.gradient = gradient});
+      ADD_FAILURE() << gradient_name(gradient) << " took it";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("written into its state"), std::string::npos);
+    }
+  }
+}
+
+// h has a history of its own, and hooks on it run once for a gradient.
+TEST_F(FixedPoint, GradientsReachWhatWasCapturedWithAHistory) {
+  const auto u = (0.5 * draw({kSize, kSize})).requires_grad_();
+  const auto weights = draw({3, kSize});
+  std::vector<torch::Tensor> expected;
+  for (const GradientOptions& gradient :
+       {GradientOptions(Implicit{.solver = kExact}), GradientOptions(Unrolled{.steps = 80}),
+        GradientOptions(Implicit{.solver = kExact, .twice = true}),
+        GradientOptions(Reversible{.steps = 40})}) {
+    SCOPED_TRACE(gradient_name(gradient));
+    const bool twice =
+        std::holds_alternative<Implicit>(gradient) && std::get<Implicit>(gradient).twice;
+    auto before = x_.matmul(u);
+    int64_t calls = 0;
+    const auto h = before * 2;  // the hook belongs to what comes before it
+    before.register_hook([&calls](const torch::Tensor& g) {
+      ++calls;
+      return g;
+    });
+    const auto f = [&](const torch::Tensor& z) { return torch::tanh(z.matmul(w_) + h); };
+    const auto eq =
+        fixed_point(f, torch::zeros_like(x_), {.forward = kExact, .gradient = gradient});
+    const auto found =
+        torch::autograd::grad({(weights * eq.z()).sum()}, {h, w_, u, x_}, {}, true, twice);
+    if (expected.empty()) expected = found;
+    for (size_t i = 0; i < found.size(); ++i) {
+      EXPECT_LT(relative_difference(found[i].detach(), expected[i]), 1e-7) << i;
+    }
+    EXPECT_EQ(calls, 1);
+    if (!twice) continue;
+    // And the second derivatives, those of many unrolled steps.
+    auto unrolled = torch::zeros_like(x_);
+    for (int k = 0; k < 200; ++k) unrolled = f(unrolled);
+    const auto by_steps =
+        torch::autograd::grad({(weights * unrolled).sum()}, {h, u}, {}, true, true);
+    const auto second = torch::autograd::grad({found[0].square().sum() + found[2].square().sum()},
+                                              {w_, u, x_}, {}, true);
+    const auto wanted = torch::autograd::grad(
+        {by_steps[0].square().sum() + by_steps[1].square().sum()}, {w_, u, x_}, {}, true);
+    for (size_t i = 0; i < second.size(); ++i) {
+      EXPECT_LT(relative_difference(second[i], wanted[i]), 1e-7) << "second, " << i;
+    }
+  }
+}
+
+TEST_F(FixedPoint, WithoutAnythingThatWantsAGradientThereIsNone) {
+  const auto w = w_.detach(), x = x_.detach();
+  const auto f = [&](const torch::Tensor& z) { return torch::tanh(z.matmul(w) + x); };
+  for (const bool twice : {false, true}) {
+    const auto eq =
+        fixed_point(f, torch::zeros_like(x),
+                    {.forward = kExact, .gradient = Implicit{.solver = kExact, .twice = twice}});
+    EXPECT_FALSE(eq.z().requires_grad());
+    EXPECT_LT(relative_difference(f(eq.z()), eq.z()), 1e-12);
+  }
+}
+
+TEST_F(FixedPoint, OtherParametersOnTheWayBackAreRefused) {
+  auto used = w_;
+  const auto f = [&used, this](const torch::Tensor& z) {
+    return torch::tanh(z.matmul(used) + x_.detach());
+  };
+  const auto eq = fixed_point(f, torch::zeros_like(x_), {.gradient = Reversible{.steps = 4}});
+  used = (0.3 * draw({kSize, kSize})).requires_grad_();
+  EXPECT_THROW(eq.z().sum().backward(), Error);
+}
+
 }  // namespace
 }  // namespace deq

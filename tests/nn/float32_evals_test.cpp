@@ -87,5 +87,16 @@ TEST_F(Float32EvalsTest, RefusesANegativeNumber) {
   EXPECT_THROW(layer(-1), Error);
 }
 
+TEST_F(Float32EvalsTest, NoneOnceTheCallerHasStopped) {
+  const torch::NoGradGuard no_grad;
+  const PrecisionScope rounded(Precision::BFloat16, torch::kCPU);
+  auto finishing = layer(12);
+  finishing->eval();
+  const auto eq = finishing->forward(
+      {x_}, {.callback = [](const Progress& progress) { return progress.point.evaluations < 2; }});
+  EXPECT_EQ(eq.report.evaluations, 2);
+  EXPECT_EQ(eq.report.status, Status::UserStopped);
+}
+
 }  // namespace
 }  // namespace deq

@@ -1,8 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/autograd.h>
+#include <torch/nn/modules/linear.h>
 
 #include "deq/core/error.h"
+#include "deq/core/precision.h"
 #include "deq/jacobian/frobenius.h"
 #include "deq/nn/equilibrium.h"
 #include "deq/nn/fixed_point.h"
@@ -210,6 +212,63 @@ TEST_F(SecondDerivatives, WithAJacobianPenaltyInTheSameGraph) {
     const auto expected = penalty[i].defined() ? slopes[i] + penalty[i] : slopes[i];
     EXPECT_LT(test::relative_difference(gradients[i], expected), 1e-12) << "variable " << i;
   }
+}
+
+/// Its parameter goes through prepare(), and is used besides.
+struct TiedCell : Cell {
+  explicit TiedCell(torch::Tensor value) : w(register_parameter("w", std::move(value))) {}
+  State initial_state(const Inputs& inputs) override { return {torch::zeros_like(inputs[0])}; }
+  Context prepare(const Inputs& inputs) override { return {inputs[0], w}; }
+  State step(const State& z, const Context& context) override {
+    return {torch::tanh(torch::tanh(z[0].mm(context[1])).mm(w.t()) + context[0])};
+  }
+  torch::Tensor w;
+};
+
+TEST_F(SecondDerivatives, OfAParameterThatIsUsedInTwoWays) {
+  const auto cell =
+      std::make_shared<TiedCell>(0.3 * torch::randn({kTwiceDim, kTwiceDim}, generator_, f64()));
+  std::vector<torch::Tensor> firsts, seconds;
+  for (const GradientOptions& gradient :
+       {GradientOptions(Unrolled{.steps = 120}),
+        GradientOptions(Implicit{.solver = tight(), .twice = true})}) {
+    Equilibrium tied(cell, EquilibriumOptions{.forward = tight(), .gradient = gradient});
+    const auto loss = tied->forward(problem_.x).z().square().sum();
+    firsts.push_back(torch::autograd::grad({loss}, {cell->w}, {}, true, true)[0]);
+    seconds.push_back(torch::autograd::grad({firsts.back().square().sum()}, {cell->w})[0]);
+  }
+  EXPECT_LT(test::relative_difference(firsts[1].detach(), firsts[0].detach()), 1e-9);
+  EXPECT_LT(test::relative_difference(seconds[1], seconds[0]), 1e-8);
+}
+
+TEST_F(SecondDerivatives, ComputeInThePrecisionOfTheirPass) {
+  torch::nn::Linear inner(kTwiceDim, kTwiceDim);
+  const auto w = (0.3 * torch::randn({kTwiceDim, kTwiceDim}, generator_)).requires_grad_();
+  const auto x = torch::randn({kTwiceBatch, kTwiceDim}, generator_).requires_grad_();
+  // Both products have the type of the pass: another one would not go with the injection.
+  const auto f = [&](const torch::Tensor& z) {
+    const auto injected = inner(x);
+    return torch::tanh(torch::addmm(injected, z.to(injected.dtype()), w)).to(z.dtype());
+  };
+  std::vector<std::vector<torch::Tensor>> gradients;
+  for (const bool create_graph : {false, true}) {
+    const auto loss = [&] {
+      const PrecisionScope rounded(Precision::BFloat16, torch::kCPU);
+      const Anderson solver{.tol = {.rtol = 1e-2}, .max_evals = 20};
+      return fixed_point(f, torch::zeros_like(x.detach()),
+                         {.forward = solver, .gradient = Implicit{.solver = solver, .twice = true}})
+          .z()
+          .square()
+          .sum();
+    }();
+    gradients.push_back(
+        torch::autograd::grad({loss}, {w, inner->weight, x}, {}, true, create_graph));
+  }
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_LT(test::relative_difference(gradients[1][i].detach(), gradients[0][i]), 0.05) << i;
+  }
+  const auto second = torch::autograd::grad({gradients[1][2].square().sum()}, {w})[0];
+  EXPECT_GT(second.norm().item<double>(), 0);
 }
 
 }  // namespace

@@ -183,5 +183,13 @@ TEST_F(StreamTest, MisuseIsSaidInOneSentence) {
   EXPECT_THROW(Stream(Equilibrium(nullptr)), Error);
 }
 
+TEST_F(StreamTest, WhatIsWrittenToAResultDoesNotReachTheNextStart) {
+  const torch::NoGradGuard no_grad;
+  Stream stream(layer());
+  const auto first = stream.next({picture(0)});
+  first.state[0].zero_();
+  EXPECT_LE(stream.next({picture(0)}).report.evaluations, 2);
+}
+
 }  // namespace
 }  // namespace deq

@@ -93,5 +93,18 @@ TEST_F(ReplayedFunctionTest, WithoutGradientsInEvalMode) {
   EXPECT_EQ(recorders_.graphs(), 1);
 }
 
+// A number that lies elsewhere, such as a scalar on the host, is read when the work is enqueued: a
+// recording would keep it.
+TEST_F(ReplayedFunctionTest, NotWithAnInputOnAnotherDevice) {
+  ReplayedFunction replayed({}, [](const auto& inputs) { return 2 * inputs[0]; });
+  const torch::NoGradGuard no_grad;
+  const auto x = torch::randn({7, 5}, generator_, test::f64());
+  const auto elsewhere = torch::zeros({}, torch::kMeta);
+  for (int k = 0; k < 3; ++k) replayed({x, elsewhere});
+  EXPECT_EQ(recorders_.graphs(), 0);
+  for (int k = 0; k < 3; ++k) replayed({x, x});
+  EXPECT_EQ(recorders_.graphs(), 1);
+}
+
 }  // namespace
 }  // namespace deq

@@ -180,5 +180,14 @@ TEST_F(AndersonTest, SingularSystemsAreCounted) {
   EXPECT_EQ(solution.report.status, Status::MaxEvaluations);
 }
 
+// Squares of such residuals are denormal, and a ridge beside them is 0.
+TEST_F(AndersonTest, EndsWhereResidualsAreTiny) {
+  const auto f = [](const torch::Tensor& z) { return 0.5 * torch::tanh(z) + 1e-158; };
+  const Solver solver(Anderson{.tol = {.rtol = 1e-6}, .max_evals = 60});
+  const auto solution = solver.solve({f}, torch::zeros({1, 2}, test::f64()));
+  EXPECT_TRUE(solution.report.converged()) << solution.report.brief();
+  EXPECT_NEAR(solution.z[0][0].item<double>() / 2e-158, 1.0, 2.1e-6);  // ρ is a half
+}
+
 }  // namespace
 }  // namespace deq

@@ -87,5 +87,20 @@ TEST_F(KnownStart, ItsImageHasTheStatesShapeAndType) {
   }
 }
 
+// An adjoint starts at u = 0, whose residual is g itself: with an absolute tolerance all small
+// gradients would be 0.
+TEST_F(KnownStart, IsNoResultHoweverSmallItsResidual) {
+  const auto f = [](const torch::Tensor& z) { return 0.5 * z + 1e-8; };
+  const auto start = torch::zeros({2, 3}, f64());
+  for (const auto& options : test::every_solver({.atol = 1e-6, .rtol = 0}, 20)) {
+    SCOPED_TRACE(test::test_name(options));
+    calls_ = 0;
+    const auto solution = Solver(options).solve(known(f, start), start);
+    EXPECT_TRUE(solution.report.converged()) << solution.report.brief();
+    EXPECT_TRUE(solution.z.ge(1e-8).all().item<bool>()) << solution.z;
+    EXPECT_GE(calls_, 1);
+  }
+}
+
 }  // namespace
 }  // namespace deq

@@ -40,11 +40,14 @@ torch::Tensor attach_adjoint(const torch::Tensor& value, const Linearization& at
 using ExplicitMap = std::function<torch::Tensor(const std::vector<torch::Tensor>& arguments)>;
 
 /// The same, and its gradient can be differentiated again, to any order: u too is an equilibrium,
-/// of u ↦ uJ + g, and gets its gradient in this very way. `at` was made from f(z, arguments), where
-/// `arguments` are all tensors in its graph that have a history of their own.
+/// of u ↦ uJ + g, and gets its gradient in this very way. `at` was made from f(z, arguments);
+/// `arguments` are tensors of its graph with a history of their own. What else f uses and did not
+/// make is told by its age: `begin` is autograd's number from just before f was evaluated
+/// (at::sequence_number::peek()).
 torch::Tensor attach_differentiable_adjoint(const torch::Tensor& value, const Linearization& at,
                                             ExplicitMap f,
                                             const std::vector<torch::Tensor>& arguments,
-                                            AdjointRule rule, std::shared_ptr<Report> report);
+                                            uint64_t begin, AdjointRule rule,
+                                            std::shared_ptr<Report> report);
 
 }  // namespace deq

@@ -32,7 +32,7 @@ class Cell : public torch::nn::Module {
   /// per solve, on the tape. By default the inputs themselves.
   virtual Context prepare(const Inputs& inputs) { return inputs; }
 
-  /// f(z). Must not keep tensors from one call to the next.
+  /// f(z). Must not keep tensors from one call to the next, nor write into z.
   virtual State step(const State& z, const Context& context) = 0;
 
   /// By a key the cell promises that prepare() and step() depend on their arguments, on the

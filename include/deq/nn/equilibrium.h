@@ -121,7 +121,7 @@ struct Pass {
   State start{};
   const EquilibriumPlan* plan = nullptr;  ///< solved and differentiated otherwise
   /// Solved otherwise; a layer whose gradient replaces the solver (Unrolled, Reversible) is solved
-  /// too.
+  /// too, and its state then has no gradient.
   const Solver* solver = nullptr;
   Callback callback{};  ///< called after each iterate of a solve
 };
@@ -154,9 +154,13 @@ class EquilibriumImpl : public torch::nn::Module {
   const EquilibriumOptions& options() const { return plan_.options(); }
 
  private:
+  /// The clone of a module that has such a layer clones it so.
+  void clone_(torch::nn::Module& other, const std::optional<torch::Device>& device) override;
+  void take_modes_of(const EquilibriumImpl& original);
+
   struct StepRecordings;
   std::shared_ptr<RecordedStep> record(const EquilibriumPlan& plan, StepShape shape);
-  Equilibrated begin(const Inputs& inputs, const StateLayout& layout);
+  Equilibrated begin(const Inputs& inputs, const StateLayout& layout, const torch::Device& device);
   Equilibrated solve(const EquilibriumPlan& plan, const Inputs& inputs, const State& z0,
                      const Solver& solver, const Callback& callback);
   void finish_in_float32(const EquilibriumPlan& plan, const Inputs& inputs,
