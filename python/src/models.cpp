@@ -108,14 +108,14 @@ void bind_classifier(py::module_& module, const char* name) {
   model<Model, Options>(module, name)
       .def(
           "forward",
-          [](Model& self, const torch::Tensor& images, const PythonPlan& plan) {
+          [](Model& self, const torch::Tensor& images, const PythonPlan& plan, const State& start) {
             return computed([&] {
-              auto output = self.forward(images, plan.plan());
+              auto output = self.forward(images, plan.plan(), start);
               plan.raise_failures(output.equilibrium);
               return std::pair(output.logits, output.equilibrium);
             });
           },
-          py::arg("images"), py::arg("plan"));
+          py::arg("images"), py::arg("plan"), py::arg("start"));
 }
 
 }  // namespace

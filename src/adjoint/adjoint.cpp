@@ -46,7 +46,8 @@ struct AttachAdjoint : torch::autograd::Function<AttachAdjoint> {
     context->saved_data["adjoint"] = c10::IValue::make_capsule(capsule);
     context->saved_data["arguments"] = static_cast<int64_t>(arguments.size());
     context->saved_data["leaves"] = static_cast<int64_t>(leaves.size());
-    auto result = value.view_as(value);
+    // No view: whoever writes into it gets what torch says of any tensor that backward needs.
+    auto result = value.detach();
     if (capsule->f) {
       std::vector<torch::Tensor> kept{result};
       kept.insert(kept.end(), arguments.begin(), arguments.end());

@@ -11,9 +11,10 @@ MdeqClassifierImpl::MdeqClassifierImpl(const MdeqOptions& options,
     : MdeqTrunk(options, generator), head_(std::make_shared<MdeqHead>(*this, options, generator)) {}
 // NOLINTEND(performance-unnecessary-value-param)
 
-MdeqOutput MdeqClassifierImpl::forward(const torch::Tensor& images, const EquilibriumPlan& plan) {
+MdeqOutput MdeqClassifierImpl::forward(const torch::Tensor& images, const EquilibriumPlan& plan,
+                                       const State& start) {
   const auto replay = plan.options().replay;
-  auto equilibrium = equilibrate(inject(images, replay), plan);
+  auto equilibrium = equilibrate(inject(images, replay), plan, start);
   auto logits = classify(equilibrium.state, replay);
   return {.logits = std::move(logits), .equilibrium = std::move(equilibrium)};
 }

@@ -41,8 +41,9 @@ torch::Tensor MdeqTrunk::stem(const torch::Tensor& images) {
   return injection.to(images.scalar_type());
 }
 
-Equilibrated MdeqTrunk::equilibrate(const torch::Tensor& injection, const EquilibriumPlan& plan) {
-  return layer_->forward({injection}, {.plan = &plan});
+Equilibrated MdeqTrunk::equilibrate(const torch::Tensor& injection, const EquilibriumPlan& plan,
+                                    const State& start) {
+  return layer_->forward({injection}, {.start = start, .plan = &plan});
 }
 
 void MdeqTrunk::require_scales(const State& z) const {

@@ -31,8 +31,8 @@ MonotoneClassifierImpl::MonotoneClassifierImpl(const MonotoneOptions& options,
 }
 
 MonotoneOutput MonotoneClassifierImpl::forward(const torch::Tensor& images,
-                                               const EquilibriumPlan& plan) {
-  auto equilibrium = equilibrate(inject(images), plan);
+                                               const EquilibriumPlan& plan, const State& start) {
+  auto equilibrium = equilibrate(inject(images), plan, start);
   auto z = cell_->equilibrium(equilibrium.state);
   auto logits = classify(z);
   return {.logits = std::move(logits), .z = std::move(z), .equilibrium = std::move(equilibrium)};
@@ -48,8 +48,8 @@ torch::Tensor MonotoneClassifierImpl::inject(const torch::Tensor& images) {
 }
 
 Equilibrated MonotoneClassifierImpl::equilibrate(const torch::Tensor& injection,
-                                                 const EquilibriumPlan& plan) {
-  return layer_->forward({injection}, {.plan = &plan});
+                                                 const EquilibriumPlan& plan, const State& start) {
+  return layer_->forward({injection}, {.start = start, .plan = &plan});
 }
 
 torch::Tensor MonotoneClassifierImpl::classify(const State& z) {

@@ -23,7 +23,8 @@ class MdeqClassifierImpl : public MdeqTrunk {
                               std::optional<at::Generator> generator = {});
 
   /// inject(), equilibrate() and classify().
-  MdeqOutput forward(const torch::Tensor& images, const EquilibriumPlan& plan);
+  MdeqOutput forward(const torch::Tensor& images, const EquilibriumPlan& plan,
+                     const State& start = {});
 
   torch::Tensor classify(const State& z, Replay replay = Replay::Automatic);
 

@@ -22,7 +22,9 @@ class MdeqTrunk : public torch::nn::Module {
  public:
   /// What scale 0 is given, the cell's input.
   torch::Tensor inject(const torch::Tensor& images, Replay replay = Replay::Automatic);
-  Equilibrated equilibrate(const torch::Tensor& injection, const EquilibriumPlan& plan);
+  /// From `start`, such as the equilibrium of a similar picture, or else the cell's own.
+  Equilibrated equilibrate(const torch::Tensor& injection, const EquilibriumPlan& plan,
+                           const State& start = {});
 
   MdeqCell cell() const { return cell_; }
   const MdeqOptions& options() const { return options_; }

@@ -25,11 +25,14 @@ class MonotoneClassifierImpl : public torch::nn::Module {
   explicit MonotoneClassifierImpl(const MonotoneOptions& options = {},
                                   std::optional<at::Generator> generator = {});
 
-  MonotoneOutput forward(const torch::Tensor& images, const EquilibriumPlan& plan);
+  MonotoneOutput forward(const torch::Tensor& images, const EquilibriumPlan& plan,
+                         const State& start = {});
 
   // The parts of forward().
   torch::Tensor inject(const torch::Tensor& images);  ///< the border added: the cell's input
-  Equilibrated equilibrate(const torch::Tensor& injection, const EquilibriumPlan& plan);
+  /// From `start`, the state of an equilibrium before, or else the cell's own.
+  Equilibrated equilibrate(const torch::Tensor& injection, const EquilibriumPlan& plan,
+                           const State& start = {});
   torch::Tensor classify(const State& z);
 
   MonotoneCell cell() const { return cell_; }
