@@ -4,6 +4,8 @@ deq.models.MDEQ is computed in C++ and takes images to logits as a whole: it has
 a tangent by the images could be given. Here these are Python's. Needs Pillow and safetensors.
 """
 
+import time
+
 import torch
 import torch.nn.functional as nnf
 from PIL import Image
@@ -12,6 +14,7 @@ from torch import nn
 import deq
 
 CHANNELS, EXPANSION, GROUPS, HEAD, FEATURES = (16, 16), 3, 4, (4, 8), 64
+MOST = 60  # evaluations of a solve that should converge
 MEAN = torch.tensor([0.4914, 0.4822, 0.4465]).view(3, 1, 1)
 DEVIATION = torch.tensor([0.2023, 0.1994, 0.2010]).view(3, 1, 1)
 
@@ -146,3 +149,17 @@ def read(folder, first, count, classes=10):
 def scaled(pictures):
     """As the program scales them."""
     return (pictures - MEAN.to(pictures)) / DEVIATION.to(pictures)
+
+
+def window(pictures, shift):
+    """32 × 32 pixels of pictures that were enlarged to 40 × 40, so many of their pixels to the right."""
+    large = nnf.interpolate(pictures, size=40, mode="bilinear", align_corners=False)
+    theta = torch.tensor([[0.8, 0, -0.2 + shift / 20], [0, 0.8, 0]], dtype=pictures.dtype)
+    grid = nnf.affine_grid(theta.expand(len(large), 2, 3), (len(large), 3, 32, 32), align_corners=False)
+    return nnf.grid_sample(large, grid, align_corners=False)
+
+
+def seconds_of(work, *arguments):
+    begin = time.process_time()
+    result = work(*arguments)
+    return time.process_time() - begin, result

@@ -10,32 +10,23 @@ JSON for each figure. Evaluations are means over samples and over the pictures o
 processor's. Needs Pillow and safetensors. second_derivatives.py measures the third method of this kind.
 """
 
-import copy
+import functools
 import json
 import statistics
-import time
 
 import torch
-import torch.nn.functional as nnf
 
 import deq
 import mdeq_in_python as mdeq
 import small_images
+from mdeq_in_python import MOST, seconds_of, window
 from methods_on_images import COMMON, STABLE
 from small_images import rounded
+from tangents_in_python import predictions, tangents
 
 MODELS = {"no penalty": {}, "radius, 0.15": STABLE}
-MOST = 60
 SOLVERS = {"Anderson": deq.Anderson, "Broyden": deq.Broyden}
 FRAMES = 7
-
-
-def window(pictures, shift):
-    """32 × 32 pixels of pictures that were enlarged to 40 × 40, so many of their pixels to the right."""
-    large = nnf.interpolate(pictures, size=40, mode="bilinear", align_corners=False)
-    theta = torch.tensor([[0.8, 0, -0.2 + shift / 20], [0, 0.8, 0]], dtype=pictures.dtype)
-    grid = nnf.affine_grid(theta.expand(len(large), 2, 3), (len(large), 3, 32, 32), align_corners=False)
-    return nnf.grid_sample(large, grid, align_corners=False)
 
 
 def moving(pixels):
@@ -92,12 +83,6 @@ def both_ways(model, options, pictures):
     return cold, warm
 
 
-def seconds_of(work, *arguments):
-    begin = time.process_time()
-    result = work(*arguments)
-    return time.process_time() - begin, result
-
-
 def times(model, options, pictures):
     """Warm over cold: the processor's time of a picture by itself, medians, and of the cold solve in milliseconds."""
     layer, cold, ratios = deq.Equilibrium(model, forward=options).eval(), [], []
@@ -129,7 +114,6 @@ def streams(model, pictures, labels, tell):
 
 @torch.no_grad()
 def budgets(model, pictures, labels, tell):
-    pictures, labels = pictures[:80], labels[:80]
     for name in AT_BUDGETS:
         x = frames(pictures, STREAMS[name])
         y = [labels.roll(k) if name == "another picture" else labels for k in range(1, FRAMES)]
@@ -141,128 +125,11 @@ def budgets(model, pictures, labels, tell):
                 tell(table="budgets", stream=name, budget=budget, way=way, **row)
 
 
-def relative(found, expected):
-    """The median of the samples' errors."""
-    apart = (found - expected).flatten(1).norm(dim=1) / expected.flatten(1).norm(dim=1)
-    return rounded(apart.median().item())
-
-
-def flat(state):
-    return torch.cat([part.flatten(1) for part in state], 1)
-
-
-def unflat(model, slab, x):
-    parts = model.initial_state(x)
-    return tuple(s.view_as(part) for s, part in zip(slab.split([part[0].numel() for part in parts], 1), parts))
-
-
-class Directions:
-    """What moves: the pictures by their brightness or by a shift, or a weight of f. `moved(step)` is the model's pass there."""
-
-    def __init__(self, model, pictures):
-        self.model, self.pictures = model, pictures
-        self.x = mdeq.scaled(window(pictures, 0.5)).requires_grad_()
-        self.weight = model.fullstage.branches[0]["blocks"][0].conv2.weight.requires_grad_()
-        along = torch.randn(self.weight.shape, generator=torch.Generator().manual_seed(5)).to(self.weight)
-        self.along = along * self.weight.norm() / along.norm()
-        shift = (mdeq.scaled(window(pictures, 0.6)) - mdeq.scaled(window(pictures, 0.4))) / 0.2
-        self.moves = {
-            "brightness": (self.x, mdeq.scaled(pictures + 1) - mdeq.scaled(pictures)),
-            "shift": (self.x, shift),
-            "weight": (self.weight, self.along),
-        }
-
-    def tangent(self, name, solver, options):
-        """ż as a slab, that of the logits, and the pass and the report."""
-        eq = deq.Equilibrium(self.model, forward=solver, gradient=deq.Implicit(solver=solver)).eval()(self.x)
-        found = deq.tangent(eq, [self.moves[name]], solver=options)
-        z = tuple(part.detach() for part in eq.state)
-        logits = torch.func.jvp(self.model.classify, (z,), (unflat(self.model, found.along, self.x),))[1]
-        return found.along, logits, eq, found.report
-
-    @torch.no_grad()
-    def difference(self, name, step, solver):
-        """Central, of the logits."""
-        tensor, along = self.moves[name]
-        layer, ends = deq.Equilibrium(self.model, forward=solver).eval(), []
-        for by in (step, -2 * step):
-            tensor.add_(along, alpha=by)
-            ends.append(self.model.classify(layer(self.x).state))
-        tensor.add_(along, alpha=step)
-        return (ends[0] - ends[1]) / (2 * step)
-
-
-def tangents(model, pictures, labels, tell):
-    """Errors of the logits' derivative, beside the tangent in float64 to 1e-12; and what each way costs."""
-    double = copy.deepcopy(model).double()
-    exact, single = Directions(double, pictures[:8].double()), Directions(model, pictures[:8])
-    tight = deq.Broyden(max_evals=200, rtol=1e-12)
-    for name in exact.moves:
-        true = exact.tangent(name, tight, tight)[1]
-        for step in (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6):
-            row = {f"float64, {rtol:g}": relative(exact.difference(name, step, tight.replace(rtol=rtol)), true)
-                   for rtol in (1e-12, 1e-5)}
-            row |= {f"float32, {rtol:g}": relative(single.difference(name, step, tight.replace(rtol=rtol)).double(), true)
-                    for rtol in (1e-6, 1e-3)}
-            tell(table="differences", along=name, step=step, **row)
-        for rtol in (1e-2, 1e-3, 1e-4, 1e-6):
-            solver = deq.Broyden(max_evals=MOST, rtol=rtol)
-            _, logits, eq, report = single.tangent(name, solver, solver)
-            tell(table="tangents", along=name, rtol=rtol, error=relative(logits.double(), true),
-                 evaluations=eq.report.evaluations, products=report.evaluations)
-    costs(single, labels[:8], tell)
-
-
-def costs(at, labels, tell):
-    """In units of a pass to 1e-3 with its graph: a backward, a tangent, and the two solves of a difference."""
-    solver = deq.Broyden(max_evals=MOST, rtol=1e-3)
-    tight = solver.replace(rtol=1e-5)
-    layer = deq.Equilibrium(at.model, forward=solver, gradient=deq.Implicit(solver=solver)).eval()
-    seconds = {}
-    for _ in range(7):
-        taken, eq = seconds_of(layer, at.x)
-        one = {"pass": taken}
-        for name in at.moves:
-            one[f"tangent, {name}"] = seconds_of(lambda: deq.tangent(eq, [at.moves[name]], solver=solver))[0]  # noqa: B023
-        loss = nnf.cross_entropy(at.model.classify(eq.state), labels)
-        one["backward"] = seconds_of(loss.backward)[0]  # before anything moves in place
-        one["difference, 1e-3"] = seconds_of(at.difference, "brightness", 1e-2, solver)[0]
-        one["difference, 1e-5"] = seconds_of(at.difference, "brightness", 1e-2, tight)[0]
-        for name, value in one.items():
-            seconds.setdefault(name, []).append(value / one["pass"])
-    counts = {"evaluations": eq.report.evaluations, "products back": eq.adjoint.evaluations}
-    tell(table="costs", **{name: rounded(statistics.median(values)) for name, values in seconds.items()}, **counts)
-
-
-CHANGES = {"brightness": (0.01, 0.03, 0.1), "shift": (0.1, 0.3, 0.5), "weight": (0.01, 0.03, 0.1)}
-
-
-def predictions(model, pictures, labels, tell):
-    """How far z* + ż is from the new equilibrium, beside z*, and how many evaluations a solve takes from there."""
-    at = Directions(model, pictures[:24])
-    tight, solver = (deq.Anderson(max_evals=100, rtol=1e-5), deq.Anderson(max_evals=MOST, rtol=1e-3))
-    layer, exact = (deq.Equilibrium(model, forward=options).eval() for options in (solver, tight))
-    for name, steps in CHANGES.items():
-        along, _, eq, report = at.tangent(name, deq.Broyden(max_evals=MOST, rtol=1e-3), deq.Broyden(max_evals=MOST, rtol=1e-2))
-        z, (tensor, direction) = flat(eq.state).detach(), at.moves[name]
-        for step in steps:
-            with torch.no_grad():
-                tensor.sub_(direction, alpha=step)
-                before = flat(layer(at.x).state)
-                tensor.add_(direction, alpha=2 * step)
-                there = flat(exact(at.x).state)
-                starts = {"zeros": 0 * z, "warm": z, "tangent": z + step * along, "extrapolated": 2 * z - before}
-                row = {}
-                for start, value in starts.items():
-                    samples = layer(at.x, z0=unflat(model, value, at.x)).report.samples
-                    row[start] = round(statistics.fmean(sample.evaluations for sample in samples), 2)
-                    row[f"from {start}"] = relative(value, there)
-                tensor.sub_(direction, alpha=step)
-            row["left"] = rounded(((z + step * along - there).norm(dim=1) / (z - there).norm(dim=1)).median().item())
-            tell(table="predictions", along=name, step=step, products=report.evaluations, **row)
-
-
 TABLES = {"streams": streams, "budgets": budgets, "tangents": tangents, "predictions": predictions}
+
+
+def print_row(**row):
+    print(json.dumps(row), flush=True)
 
 
 def main():
@@ -278,10 +145,7 @@ def main():
                 overrides = {"seed": seed, "train.steps": arguments.steps, "train.eval_every_steps": arguments.steps}
                 small.train(run, {**overrides, **COMMON, **setting})
                 model = mdeq.load(run)
-
-                def tell(**row):
-                    print(json.dumps({"model": name, "seed": seed, **row}), flush=True)  # noqa: B023
-
+                tell = functools.partial(print_row, model=name, seed=seed)
                 for table in arguments.tables:
                     if setting or table != "tangents":  # without a penalty not all solves get to 1e-12
                         TABLES[table](model, pictures, labels, tell)
