@@ -27,6 +27,8 @@ Stream::Stream(Equilibrium layer, const StreamOptions& options)
   require(!layer_.is_empty(), "a stream needs a layer, got an empty holder");
   require(options.compare_every >= 0, "stream: compare_every = {}, must be ≥ 0",
           options.compare_every);
+  require(options.extrapolate >= 0 && options.extrapolate <= 1,
+          "stream: extrapolate = {:g}, must be in [0, 1]", options.extrapolate);
 }
 
 Equilibrated Stream::next(const Inputs& inputs) {
@@ -52,6 +54,7 @@ Equilibrated Stream::next(const Inputs& inputs) {
 
 void Stream::reset() {
   state_.clear();
+  state_before_.clear();
 }
 
 std::vector<Stream::Form> Stream::forms_of(const Inputs& inputs) {
@@ -64,8 +67,16 @@ std::vector<Stream::Form> Stream::forms_of(const Inputs& inputs) {
 
 State Stream::take_start(const Inputs& inputs) {
   auto start = std::exchange(state_, {});  // a solve that throws leaves none
+  const auto before = std::exchange(state_before_, {});
   if (start.empty() || forms_of(inputs) != forms_) return {};
-  if (!failed_.any().item<bool>()) return start;
+  if (!failed_.any().item<bool>()) {
+    if (options_.extrapolate == 0) return start;
+    state_before_ = start;
+    for (size_t i = 0; i < before.size(); ++i) {
+      start[i] = torch::lerp(before[i], start[i], 1 + options_.extrapolate);
+    }
+    return start;
+  }
   const auto own = layer_->cell()->initial_state(inputs);
   const auto anew = failed_.to(start[0].device());
   for (size_t i = 0; i < start.size(); ++i) {
@@ -84,8 +95,8 @@ void Stream::keep(const Inputs& inputs, const Equilibrated& last) {
   }
   if (failed_.all().item<bool>()) return;
   forms_ = forms_of(inputs);
-  for (const auto& part : last.state)
-    state_.push_back(part.detach().clone());  // the user's to write
+  // The user may write into what next() gave.
+  for (const auto& part : last.state) state_.push_back(part.detach().clone());
 }
 
 }  // namespace deq

@@ -191,5 +191,28 @@ TEST_F(StreamTest, WhatIsWrittenToAResultDoesNotReachTheNextStart) {
   EXPECT_LE(stream.next({picture(0)}).report.evaluations, 2);
 }
 
+// z* = 1/(1 − x) where x moves evenly: after two pictures the start is where the way leads.
+TEST_F(StreamTest, MayFollowTheWayOfTheLastTwo) {
+  const auto cell = std::make_shared<ScalingCell>();
+  Stream stream(scaling(cell), {.extrapolate = 0.5});
+  std::vector<torch::Tensor> states;
+  for (const double x : {0.1, 0.2, 0.3}) {
+    states.push_back(stream.next(torch::full({2, 1}, x, f64())).z());
+  }
+  EXPECT_TRUE(cell->first.equal(torch::lerp(states[0], states[1], 1.5)));
+  // A sample that fails begins anew, and there is no way to follow for a picture.
+  stream.next(torch::tensor({{0.4}, {3.0}}, f64()));
+  const auto after = stream.next(torch::tensor({{0.4}, {0.4}}, f64())).z();
+  EXPECT_EQ(cell->first[1].item<double>(), 0);
+  const auto next = stream.next(torch::tensor({{0.5}, {0.5}}, f64())).z();
+  EXPECT_TRUE(cell->first.equal(after));
+  stream.next(torch::tensor({{0.6}, {0.6}}, f64()));
+  EXPECT_TRUE(cell->first.equal(torch::lerp(after, next, 1.5)));
+  stream.reset();
+  stream.next(torch::tensor({{0.6}, {0.6}}, f64()));
+  EXPECT_TRUE(cell->first.eq(0).all().item<bool>());
+  EXPECT_THROW(Stream(layer(), {.extrapolate = 1.5}), Error);
+}
+
 }  // namespace
 }  // namespace deq

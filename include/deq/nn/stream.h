@@ -11,6 +11,9 @@ struct StreamOptions {
   /// ≥ 0. One in so many inputs is solved from the cell's own start as well, to know what is saved;
   /// 0 is none.
   int64_t compare_every = 0;
+  /// In [0, 1]. A solve begins so much further along the way from the last but one equilibrium to
+  /// the last: for inputs that go on moving as they did, not for ones that jump to and fro.
+  double extrapolate = 0;
 };
 
 /// What a stream has cost so far.
@@ -60,6 +63,7 @@ class Stream {
   StreamCost cost_;
   std::vector<Form> forms_;  // of the last inputs
   State state_;              // the last equilibrium; empty where the next solve begins anew
+  State state_before_;       // and the last but one, where its way is to be followed
   torch::Tensor failed_;     // [B] on the host: the samples that begin anew
 };
 
