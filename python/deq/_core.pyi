@@ -759,7 +759,25 @@ class Report:
     @property
     def evaluations(self) -> int: ...
     @property
-    def samples(self) -> list[SampleReport]: ...
+    def samples(self) -> list[SampleReport]:
+        """A new list at each access: keep it, or take the numbers of all samples as below."""
+
+    @property
+    def statuses(self) -> list[Status]:
+        """That of every sample."""
+
+    @property
+    def sample_evaluations(self) -> Tensor:
+        """What every sample had spent when it stopped, [B]."""
+
+    @property
+    def absolute(self) -> Tensor:
+        """‖f(z) − z‖ of every sample, [B]."""
+
+    @property
+    def relative(self) -> Tensor:
+        """‖f(z) − z‖ / ‖f(z)‖ of every sample, [B]."""
+
     @property
     def trace(self) -> list[TracePoint]: ...
     @property
