@@ -22,12 +22,24 @@ struct PythonProgress {
   TracePoint point;
 };
 
+/// Writing into either tensor changes it, where torch counts that.
+int64_t writes_into(const Progress& progress) {
+  if (progress.z.is_inference() || progress.f.is_inference()) return 0;
+  return progress.z._version() + progress.f._version();
+}
+
 Callback callback_of(const py::object& function) {
   if (function.is_none()) return {};
   return [held = Held(function)](const Progress& progress) {
     const py::gil_scoped_acquire gil;
+    const auto before = writes_into(progress);
     const auto answer = (*held)(
         PythonProgress{.z = shown(progress.z), .f = shown(progress.f), .point = progress.point});
+    if (writes_into(progress) != before) {
+      throw Error(
+          "callback wrote into progress.z or progress.f, with which the solver goes on: write into "
+          "a clone() of it");
+    }
     if (answer.is_none()) return true;
     py::detail::make_caster<bool> goes_on;
     if (goes_on.load(answer, /*convert=*/true)) return py::detail::cast_op<bool>(goes_on);

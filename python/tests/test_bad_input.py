@@ -121,6 +121,8 @@ def test_what_is_no_parameter_is_not_taken_for_one(x):
         (lambda x: deq.Equilibrium(torch.add)(x, callback=True), TypeError, "callback is a bool, must be a function"),
         (lambda x: deq.Equilibrium(torch.add)(x, callback=lambda p: "go"), TypeError, "callback returned a str, must return"),
         (lambda x: deq.fixed_point(torch.tanh, x, callback=lambda p: x), TypeError, "callback returned a Tensor, must return"),
+        (lambda x: deq.Equilibrium(torch.add)(x, callback=lambda p: p.z.zero_().any()), deq.Error, "callback wrote into progress.z"),
+        (lambda x: deq.fixed_point(torch.tanh, x, callback=lambda p: p.f.mul_(2).any()), deq.Error, "callback wrote into"),
         (lambda x: deq.fixed_point(torch.tanh, x, callback=3), TypeError, "callback is a int, must be a function"),
         (lambda x: deq.EquilibriumPlan(forward=deq.Broyden()), TypeError, r"EquilibriumPlan\(EquilibriumOptions\(forward=…\)\)"),
         (lambda x: deq.EquilibriumPlan(deq.Broyden()), TypeError, "options is Broyden.*, must be EquilibriumOptions"),

@@ -56,6 +56,14 @@ def test_options_have_the_defaults_of_their_stub(name):
             assert default == actual[field], field
 
 
+@pytest.mark.parametrize("name", OPTIONS)
+def test_options_have_the_words_of_their_stub(name):
+    for member in CLASSES[name].body:
+        if isinstance(member, ast.FunctionDef) and isinstance(getattr(getattr(_core, name), member.name), property):
+            shown, _, _ = getattr(_core, name).__dict__[member.name].__doc__.partition("Default: ")
+            assert shown.strip() == (ast.get_docstring(member) or ""), member.name
+
+
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory):
     """What the type checker knows of torch, which takes it most of a minute to find out."""
