@@ -222,12 +222,10 @@ class Equilibrium(torch.nn.Module):
             self._parameters_are_known = True
         return eq
 
-    def _used_parameters(self) -> Iterator[torch.nn.Parameter]:
-        """The layer's own, and those of the module whose method f is."""
-        yield from self.parameters()
+    def _used_parameters(self) -> list[Tensor]:
+        """The layer's own, and those of the module whose method f is, each once."""
         owner = _owner(self.f)
-        if owner is not None:
-            yield from owner.parameters()
+        return _each_once(self.parameters(), owner.parameters() if owner is not None else ())
 
     def _require_named(self) -> None:
         """A function goes on using the tensors that it was written with, whatever takes their place here; where it reads
@@ -246,11 +244,11 @@ class Equilibrium(torch.nn.Module):
         """Recordings read parameters where they are now."""
         if self._replay_key is not None and self._replay_key() is not None:
             owner = _owner(self.f)
-            buffers = [*self.buffers(), *(owner.buffers() if owner is not None else ())]
-            self._layer.set_leaves(list(self._used_parameters()), buffers)
+            buffers = _each_once(self.buffers(), owner.buffers() if owner is not None else ())
+            self._layer.set_leaves(self._used_parameters(), buffers)
 
     def _require_known_parameters(self, eq: Equilibrated, inputs: tuple[Tensor, ...]) -> None:
-        leaves = _core.other_leaves(eq, inputs, list(self._used_parameters()))
+        leaves = _core.other_leaves(eq, inputs, self._used_parameters())
         unnamed = [leaf for leaf in leaves if isinstance(leaf, torch.nn.Parameter)]
         if not unnamed:
             return
@@ -401,6 +399,10 @@ def _owner(f: Callable[..., State]) -> Optional[torch.nn.Module]:
     """The module whose method f is."""
     owner = getattr(f, "__self__", None) if isinstance(f, types.MethodType) else None
     return owner if isinstance(owner, torch.nn.Module) else None
+
+
+def _each_once(*several: Iterable[Tensor]) -> list[Tensor]:
+    return list({id(tensor): tensor for tensors in several for tensor in tensors}.values())
 
 
 def _modules_seen_by(f: Callable[..., State]) -> Iterator[torch.nn.Module]:

@@ -166,7 +166,8 @@ def test_a_method_of_a_module_uses_the_modules_parameters(x):
         with torch.no_grad():
             twin.w.weight.zero_()
         assert not torch.equal(twin(x), model(x))
-    layer = deq.Equilibrium(model.step)
+    layer = deq.Equilibrium(model.step, model.w.parameters())
+    assert [id(p) for p in layer._used_parameters()] == [id(p) for p in model.w.parameters()], "each once"
     with pytest.raises(deq.Error, match="z0 is on meta"):
         layer(z0=x.to("meta"))
 
