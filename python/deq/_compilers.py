@@ -34,14 +34,14 @@ def outside_of_compilers(function: Callable[Arguments, Result]) -> Callable[Argu
 
 def is_compiled(f: Callable[..., Any]) -> bool:
     """Whether f, or a part of it that can be seen, was given to torch.compile."""
-    return "torch._dynamo" in sys.modules and any(hasattr(part, _MARK) for part in _visible_parts(f))
+    return "torch._dynamo" in sys.modules and any(hasattr(part, _MARK) for part in visible_parts(f))
 
 
 def uses_graphs_of_its_own(f: Callable[..., Any]) -> bool:
     """Whether torch.compile records f for a GPU, as with mode="reduce-overhead"."""
     if "torch._dynamo" not in sys.modules:
         return False
-    configurations = [getattr(part, _MARK)() for part in _visible_parts(f) if hasattr(part, _MARK)]
+    configurations = [getattr(part, _MARK)() for part in visible_parts(f) if hasattr(part, _MARK)]
     return any(configuration and configuration.get("triton.cudagraphs") for configuration in configurations)
 
 
@@ -77,8 +77,8 @@ def keep_memory() -> None:
 _MARK = "get_compiler_config"
 
 
-def _visible_parts(f: Any) -> Iterator[Any]:
-    """f, its modules and their attributes, and what a function holds."""
+def visible_parts(f: Any) -> Iterator[Any]:
+    """f, its modules and their attributes, and what a function holds, with the modules in it."""
     yield f
     if isinstance(f, torch.nn.Module):
         for module in f.modules():
@@ -90,4 +90,4 @@ def _visible_parts(f: Any) -> Iterator[Any]:
         with contextlib.suppress(ValueError):  # one that is still empty
             yield cell.cell_contents
             if isinstance(cell.cell_contents, torch.nn.Module):
-                yield from _visible_parts(cell.cell_contents)
+                yield from visible_parts(cell.cell_contents)

@@ -66,19 +66,33 @@ class Picard:
         """The fields and their values."""
 
     @property
-    def damping(self) -> float: ...
+    def damping(self) -> float:
+        """The fraction of f(z) − z that a step takes, 0 < damping ≤ 1."""
+
     @property
-    def max_evals(self) -> int: ...
+    def max_evals(self) -> int:
+        """The budget of evaluations of f, trial points and probes included."""
+
     @property
-    def atol(self) -> float: ...
+    def atol(self) -> float:
+        """The absolute part of the tolerance: converged at ‖f(z) − z‖ ≤ atol + rtol·‖f(z)‖."""
+
     @property
-    def rtol(self) -> float: ...
+    def rtol(self) -> float:
+        """The relative part of the tolerance: converged at ‖f(z) − z‖ ≤ atol + rtol·‖f(z)‖."""
+
     @property
-    def scope(self) -> Scope: ...
+    def scope(self) -> Scope:
+        """Whether each sample converges by itself or the batch as one."""
+
     @property
-    def stagnation_window(self) -> int: ...
+    def stagnation_window(self) -> int:
+        """Gives up when this many iterates in a row gain less than 1%; 0 never does."""
+
     @property
-    def divergence_factor(self) -> float: ...
+    def divergence_factor(self) -> float:
+        """Gives up when the residual exceeds this many times its first value."""
+
     def __eq__(self, other: object) -> bool: ...
     def __hash__(self) -> int: ...
 
@@ -123,29 +137,53 @@ class Anderson:
         """The fields and their values."""
 
     @property
-    def memory(self) -> int: ...
+    def memory(self) -> int:
+        """How many iterates are combined; 1 is damped Picard."""
+
     @property
-    def beta(self) -> float: ...
+    def beta(self) -> float:
+        """How much of the residuals goes into the combination, 0 < beta ≤ 1."""
+
     @property
-    def ridge(self) -> float: ...
+    def ridge(self) -> float:
+        """The Tikhonov term of the small linear system, ≥ 0."""
+
     @property
-    def ridge_scale(self) -> RidgeScale: ...
+    def ridge_scale(self) -> RidgeScale:
+        """Whether the ridge is relative to the mean diagonal of that system."""
+
     @property
-    def restart_factor(self) -> float: ...
+    def restart_factor(self) -> float:
+        """A sample whose residual is this many times its smallest starts anew, > 1."""
+
     @property
-    def mixing(self) -> Optional[LearntMixing]: ...
+    def mixing(self) -> Optional[LearntMixing]:
+        """A LearntMixing of the same memory, which corrects the weights and beta."""
+
     @property
-    def max_evals(self) -> int: ...
+    def max_evals(self) -> int:
+        """The budget of evaluations of f, trial points and probes included."""
+
     @property
-    def atol(self) -> float: ...
+    def atol(self) -> float:
+        """The absolute part of the tolerance: converged at ‖f(z) − z‖ ≤ atol + rtol·‖f(z)‖."""
+
     @property
-    def rtol(self) -> float: ...
+    def rtol(self) -> float:
+        """The relative part of the tolerance: converged at ‖f(z) − z‖ ≤ atol + rtol·‖f(z)‖."""
+
     @property
-    def scope(self) -> Scope: ...
+    def scope(self) -> Scope:
+        """Whether each sample converges by itself or the batch as one."""
+
     @property
-    def stagnation_window(self) -> int: ...
+    def stagnation_window(self) -> int:
+        """Gives up when this many iterates in a row gain less than 1%; 0 never does."""
+
     @property
-    def divergence_factor(self) -> float: ...
+    def divergence_factor(self) -> float:
+        """Gives up when the residual exceeds this many times its first value."""
+
     def __eq__(self, other: object) -> bool: ...
     def __hash__(self) -> int: ...
 
@@ -184,23 +222,41 @@ class Broyden:
         """The fields and their values."""
 
     @property
-    def memory(self) -> int: ...
+    def memory(self) -> int:
+        """How many updates fit before the history starts anew."""
+
     @property
-    def line_search(self) -> bool: ...
+    def line_search(self) -> bool:
+        """Whether to backtrack while a step does not lower the residual."""
+
     @property
-    def bfloat16_steps(self) -> bool: ...
+    def bfloat16_steps(self) -> bool:
+        """Whether a GPU keeps the steps of float32 states in bfloat16: half the memory."""
+
     @property
-    def max_evals(self) -> int: ...
+    def max_evals(self) -> int:
+        """The budget of evaluations of f, trial points and probes included."""
+
     @property
-    def atol(self) -> float: ...
+    def atol(self) -> float:
+        """The absolute part of the tolerance: converged at ‖f(z) − z‖ ≤ atol + rtol·‖f(z)‖."""
+
     @property
-    def rtol(self) -> float: ...
+    def rtol(self) -> float:
+        """The relative part of the tolerance: converged at ‖f(z) − z‖ ≤ atol + rtol·‖f(z)‖."""
+
     @property
-    def scope(self) -> Scope: ...
+    def scope(self) -> Scope:
+        """Whether each sample converges by itself or the batch as one."""
+
     @property
-    def stagnation_window(self) -> int: ...
+    def stagnation_window(self) -> int:
+        """Gives up when this many iterates in a row gain less than 1%; 0 never does."""
+
     @property
-    def divergence_factor(self) -> float: ...
+    def divergence_factor(self) -> float:
+        """Gives up when the residual exceeds this many times its first value."""
+
     def __eq__(self, other: object) -> bool: ...
     def __hash__(self) -> int: ...
 
@@ -235,19 +291,33 @@ class LimitedBroyden:
         """The fields and their values."""
 
     @property
-    def memory(self) -> int: ...
+    def memory(self) -> int:
+        """How many of the last updates are kept."""
+
     @property
-    def max_evals(self) -> int: ...
+    def max_evals(self) -> int:
+        """The budget of evaluations of f, trial points and probes included."""
+
     @property
-    def atol(self) -> float: ...
+    def atol(self) -> float:
+        """The absolute part of the tolerance: converged at ‖f(z) − z‖ ≤ atol + rtol·‖f(z)‖."""
+
     @property
-    def rtol(self) -> float: ...
+    def rtol(self) -> float:
+        """The relative part of the tolerance: converged at ‖f(z) − z‖ ≤ atol + rtol·‖f(z)‖."""
+
     @property
-    def scope(self) -> Scope: ...
+    def scope(self) -> Scope:
+        """Whether each sample converges by itself or the batch as one."""
+
     @property
-    def stagnation_window(self) -> int: ...
+    def stagnation_window(self) -> int:
+        """Gives up when this many iterates in a row gain less than 1%; 0 never does."""
+
     @property
-    def divergence_factor(self) -> float: ...
+    def divergence_factor(self) -> float:
+        """Gives up when the residual exceeds this many times its first value."""
+
     def __eq__(self, other: object) -> bool: ...
     def __hash__(self) -> int: ...
 
@@ -284,21 +354,37 @@ class NewtonKrylov:
         """The fields and their values."""
 
     @property
-    def krylov_dim(self) -> int: ...
+    def krylov_dim(self) -> int:
+        """Vectors of GMRES."""
+
     @property
-    def forcing(self) -> float: ...
+    def forcing(self) -> float:
+        """GMRES stops when it has reduced its residual to this fraction, 0 ≤ forcing < 1."""
+
     @property
-    def max_evals(self) -> int: ...
+    def max_evals(self) -> int:
+        """The budget of evaluations of f, trial points and probes included."""
+
     @property
-    def atol(self) -> float: ...
+    def atol(self) -> float:
+        """The absolute part of the tolerance: converged at ‖f(z) − z‖ ≤ atol + rtol·‖f(z)‖."""
+
     @property
-    def rtol(self) -> float: ...
+    def rtol(self) -> float:
+        """The relative part of the tolerance: converged at ‖f(z) − z‖ ≤ atol + rtol·‖f(z)‖."""
+
     @property
-    def scope(self) -> Scope: ...
+    def scope(self) -> Scope:
+        """Whether each sample converges by itself or the batch as one."""
+
     @property
-    def stagnation_window(self) -> int: ...
+    def stagnation_window(self) -> int:
+        """Gives up when this many iterates in a row gain less than 1%; 0 never does."""
+
     @property
-    def divergence_factor(self) -> float: ...
+    def divergence_factor(self) -> float:
+        """Gives up when the residual exceeds this many times its first value."""
+
     def __eq__(self, other: object) -> bool: ...
     def __hash__(self) -> int: ...
 
@@ -326,9 +412,13 @@ class Implicit:
         """The fields and their values."""
 
     @property
-    def solver(self) -> SolverOptions: ...
+    def solver(self) -> SolverOptions:
+        """Solves the adjoint system, from u = 0."""
+
     @property
-    def twice(self) -> bool: ...
+    def twice(self) -> bool:
+        """Whether the gradient can be differentiated again (create_graph)."""
+
     def __eq__(self, other: object) -> bool: ...
     def __hash__(self) -> int: ...
 
@@ -351,7 +441,9 @@ class Truncated:
         """The fields and their values."""
 
     @property
-    def terms(self) -> int: ...
+    def terms(self) -> int:
+        """Products with the Jacobian."""
+
     def __eq__(self, other: object) -> bool: ...
     def __hash__(self) -> int: ...
 
@@ -390,9 +482,13 @@ class Shine:
         """The fields and their values."""
 
     @property
-    def fallback(self) -> float: ...
+    def fallback(self) -> float:
+        """Where u is longer than this many times g, g is taken."""
+
     @property
-    def refinement(self) -> Optional[SolverOptions]: ...
+    def refinement(self) -> Optional[SolverOptions]:
+        """A solver that goes on from u, or None."""
+
     def __eq__(self, other: object) -> bool: ...
     def __hash__(self) -> int: ...
 
@@ -417,9 +513,13 @@ class Phantom:
         """The fields and their values."""
 
     @property
-    def steps(self) -> int: ...
+    def steps(self) -> int:
+        """Damped steps from z* that are backpropagated through."""
+
     @property
-    def tau(self) -> float: ...
+    def tau(self) -> float:
+        """The damping, 0 < tau ≤ 1."""
+
     def __eq__(self, other: object) -> bool: ...
     def __hash__(self) -> int: ...
 
@@ -448,13 +548,21 @@ class Unrolled:
         """The fields and their values."""
 
     @property
-    def steps(self) -> int: ...
+    def steps(self) -> int:
+        """Plain steps from z₀."""
+
     @property
-    def backpropagated(self) -> int: ...
+    def backpropagated(self) -> int:
+        """Only through the last so many of them; 0: through all."""
+
     @property
-    def replayed(self) -> bool: ...
+    def replayed(self) -> bool:
+        """Whether the steps may be replayed on a GPU."""
+
     @property
-    def measured(self) -> bool: ...
+    def measured(self) -> bool:
+        """Whether one more evaluation tells the residual of the last state."""
+
     def __eq__(self, other: object) -> bool: ...
     def __hash__(self) -> int: ...
 
@@ -480,9 +588,13 @@ class Reversible:
         """The fields and their values."""
 
     @property
-    def steps(self) -> int: ...
+    def steps(self) -> int:
+        """Steps of two evaluations each from z₀."""
+
     @property
-    def beta(self) -> float: ...
+    def beta(self) -> float:
+        """How much of f a step takes, 0 < beta < 1."""
+
     def __eq__(self, other: object) -> bool: ...
     def __hash__(self) -> int: ...
 
@@ -629,9 +741,13 @@ class Hutchinson:
         """The fields and their values."""
 
     @property
-    def probes(self) -> int: ...
+    def probes(self) -> int:
+        """Random vectors per sample."""
+
     @property
-    def distribution(self) -> Distribution: ...
+    def distribution(self) -> Distribution:
+        """Of the entries of a probe."""
+
     def __eq__(self, other: object) -> bool: ...
     def __hash__(self) -> int: ...
 
@@ -658,11 +774,17 @@ class SpectralRadiusOptions:
         """The fields and their values."""
 
     @property
-    def krylov_dim(self) -> int: ...
+    def krylov_dim(self) -> int:
+        """Arnoldi vectors before a restart."""
+
     @property
-    def max_products(self) -> int: ...
+    def max_products(self) -> int:
+        """The most products with J."""
+
     @property
-    def tolerance(self) -> float: ...
+    def tolerance(self) -> float:
+        """Stops at ‖Jv − λv‖ ≤ tolerance·|λ|."""
+
     def __eq__(self, other: object) -> bool: ...
     def __hash__(self) -> int: ...
 
@@ -701,19 +823,33 @@ class EquilibriumOptions:
         """The fields and their values."""
 
     @property
-    def forward(self) -> SolverOptions: ...
+    def forward(self) -> SolverOptions:
+        """The solver that finds z*."""
+
     @property
-    def gradient(self) -> GradientOptions: ...
+    def gradient(self) -> GradientOptions:
+        """How the gradient passes z*."""
+
     @property
-    def one_more_step(self) -> bool: ...
+    def one_more_step(self) -> bool:
+        """Whether the value with gradients is f(z*), not z*."""
+
     @property
-    def on_failure(self) -> OnFailure: ...
+    def on_failure(self) -> OnFailure:
+        """Whether a failed solve gives its best iterate or raises ConvergenceError."""
+
     @property
-    def float32_evals(self) -> int: ...
+    def float32_evals(self) -> int:
+        """The most evaluations in float32 with which a solve under autocast is finished, without gradients."""
+
     @property
-    def replay(self) -> Literal["automatic", "off", "checked"]: ...
+    def replay(self) -> Literal["automatic", "off", "checked"]:
+        """Whether passes on a GPU are recorded and replayed."""
+
     @property
-    def start_noise(self) -> float: ...
+    def start_noise(self) -> float:
+        """In training, a solve begins so many times normal numbers away from its start."""
+
     def __eq__(self, other: object) -> bool: ...
     def __hash__(self) -> int: ...
 
@@ -759,7 +895,25 @@ class Report:
     @property
     def evaluations(self) -> int: ...
     @property
-    def samples(self) -> list[SampleReport]: ...
+    def samples(self) -> list[SampleReport]:
+        """A new list at each access: keep it, or take the numbers of all samples as below."""
+
+    @property
+    def statuses(self) -> list[Status]:
+        """That of every sample."""
+
+    @property
+    def sample_evaluations(self) -> Tensor:
+        """What every sample had spent when it stopped, [B]."""
+
+    @property
+    def absolute(self) -> Tensor:
+        """‖f(z) − z‖ of every sample, [B]."""
+
+    @property
+    def relative(self) -> Tensor:
+        """‖f(z) − z‖ / ‖f(z)‖ of every sample, [B]."""
+
     @property
     def trace(self) -> list[TracePoint]: ...
     @property

@@ -157,4 +157,9 @@ def tangent(
     """Forward mode: where z* goes when tensors that f depends on move, each given with its direction. Solves
     ż = Jż + Σ ∂f/∂t ṫ."""
     _require_eager(at)
-    return _core.tangent(_linearization(at), list(moves), solver)
+    pairs = list(moves)
+    for i, pair in enumerate(pairs):
+        is_pair = isinstance(pair, (tuple, list)) and len(pair) == 2 and all(isinstance(part, Tensor) for part in pair)
+        if not is_pair:
+            raise TypeError(f"moves[{i}] is a {type(pair).__name__}, must be a pair (tensor, direction), as in [(x, direction)]")
+    return _core.tangent(_linearization(at), pairs, solver)

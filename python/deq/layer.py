@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import types
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Literal, Optional, Sequence, TypedDict, Union
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Literal, Optional, Sequence, TypedDict, TypeVar, Union
 
 import torch
 from torch import Tensor
@@ -18,15 +18,19 @@ from deq._compilers import (
     may_give_memory_away,
     outside_of_compilers,
     uses_graphs_of_its_own,
+    visible_parts,
 )
 from deq._core import Equilibrated, EquilibriumOptions, EquilibriumPlan, Progress, Solver
 from deq._own_kernels import with_own_kernels
+from deq._pass_checks import refuse_transforms, require_callback, require_plan, require_solver
 from deq._replay import ReplayNotice
 
 if TYPE_CHECKING:  # names that only the stubs have
     from deq._core import GradientOptions, OnFailure, SolverOptions
 
+Result = TypeVar("Result")
 State = Union[Tensor, Sequence[Tensor]]
+Context = Union[Tensor, Sequence[Optional[Tensor]]]
 Callback = Callable[[Progress], Optional[bool]]
 Replay = Union[bool, Literal["automatic", "off", "checked"]]
 
@@ -42,18 +46,26 @@ class LayerOptions(TypedDict, total=False):
     start_noise: float
 
 
+def _overridden_freely(method: Callable[..., Result]) -> Callable[..., Result]:
+    """A method whose overrides have arguments of their own: to type checkers it takes any."""
+    return method
+
+
 class Cell(torch.nn.Module):
     """One layer f of an equilibrium model, split into what depends on z and what does not."""
 
+    @_overridden_freely
     def initial_state(self, *inputs: Tensor) -> State:
         """z₀ for these inputs: its shapes are the state's shapes. By default zeros like the first input."""
         return torch.zeros_like(_first(inputs)).detach()
 
-    def prepare(self, *inputs: Tensor) -> State:
+    @_overridden_freely
+    def prepare(self, *inputs: Tensor) -> Context:
         """All of f that is constant during a solve (injections, masks, normalised weights): a tensor, or a tuple
         of tensors and Nones. Runs once per solve, on the tape. By default the inputs themselves."""
         return inputs
 
+    @_overridden_freely
     def step(self, z: Any, *context: Any) -> State:
         """f(z), with what prepare() returned. z is a tensor, or a tuple where the state has several."""
         raise NotImplementedError(f"{type(self).__name__} needs a step(z, *context)")
@@ -65,7 +77,8 @@ class Cell(torch.nn.Module):
 
     def forward(self, z: Any, *inputs: Tensor) -> State:
         """f(z; inputs) as one function."""
-        return self.step(z, *_as_tuple(self.prepare(*inputs)))
+        prepared = self.prepare(*inputs)
+        return self.step(z, *((prepared,) if isinstance(prepared, Tensor) else prepared))
 
 
 class Equilibrium(torch.nn.Module):
@@ -73,7 +86,8 @@ class Equilibrium(torch.nn.Module):
 
     `f` is a function of (z, *inputs), a torch.nn.Module with such a forward, or a `Cell`. z is a tensor [B, ...]
     like the first input, or what `initial_state(*inputs)` or `z0` say: a tensor or a tuple of tensors. A module
-    brings its parameters along; those that a function uses are named in `parameters`.
+    brings its parameters along; those that a function uses are named in `parameters`. A method of a module uses those of
+    the module, which keeps them: a model may give a layer of its own one of its methods.
 
     Options are those of `EquilibriumOptions`: forward, gradient, one_more_step, on_failure, float32_evals, replay,
     start_noise.
@@ -92,17 +106,47 @@ class Equilibrium(torch.nn.Module):
         **options: Unpack[LayerOptions],
     ) -> None:
         super().__init__()
-        if not callable(f):
-            raise TypeError(f"f is a {type(f).__name__}, must be a function of (z, *inputs) or a torch.nn.Module")
         self.f = f
         self.named = torch.nn.ParameterList(_checked_parameters(parameters))
+        self._named_at_first = tuple(self.named)
         self.initial_state = initial_state
-        self.replay = replay
-        self.options = EquilibriumOptions(replay=_replay_option(replay), **options)
+        self._replay: Replay = replay
+        self._options = EquilibriumOptions(replay=_replay_option(replay), **options)
         self._begin()
+
+    @property
+    def options(self) -> EquilibriumOptions:
+        """Others may be put in their place, as may another f or initial_state: the next pass has them."""
+        return self._options
+
+    @options.setter
+    def options(self, options: EquilibriumOptions) -> None:
+        if not isinstance(options, EquilibriumOptions):
+            raise TypeError(f"options is a {type(options).__name__}, must be EquilibriumOptions")
+        if options.replay != self._options.replay:
+            self._replay = options.replay
+        self._options = options
+
+    @property
+    def replay(self) -> Replay:
+        """As it was given: `True` is a promise, and options know "automatic" only."""
+        return self._replay
+
+    @replay.setter
+    def replay(self, replay: Replay) -> None:
+        self._options = self._options.replace(replay=_replay_option(replay))
+        self._replay = replay
 
     def _begin(self) -> None:
         f = self.f
+        if not callable(f):
+            raise TypeError(f"f is a {type(f).__name__}, must be a function of (z, *inputs) or a torch.nn.Module")
+        if self.initial_state is not None and not callable(self.initial_state):
+            raise TypeError(
+                f"initial_state is a {type(self.initial_state).__name__}, must be a function of the inputs; a start itself is "
+                "given to the call, as layer(x, z0=start)"
+            )
+        self._made_of = self._ingredients()
         inside = inside_of_compiled(f)
         is_compiled_cell = isinstance(inside, Cell)
         cell = inside if is_compiled_cell else f if isinstance(f, Cell) else None
@@ -120,9 +164,19 @@ class Equilibrium(torch.nn.Module):
             self._replay_key,
             self.options,
         )
+        self._starts_like_its_input = cell is None and self.initial_state is None
         self._parameters_are_known = False
         self._is_compiled: Optional[bool] = None  # not looked at yet
         self._notice = ReplayNotice(self.replay)
+
+    def _ingredients(self) -> tuple[Any, ...]:
+        return self.f, self.initial_state, self._options, self._replay
+
+    def _current(self) -> _core.Layer:
+        """The compiled layer, made anew where an attribute that it was made of is another one now."""
+        if any(now is not then for now, then in zip(self._ingredients(), self._made_of)):
+            self._begin()
+        return self._layer
 
     @outside_of_compilers
     def forward(
@@ -137,14 +191,21 @@ class Equilibrium(torch.nn.Module):
         whose graph is of no use. A `plan` or a `solver` takes the place of the layer's own for this pass. `callback` is called
         after each iterate; False stops the solve."""
         start = () if z0 is None else _as_tuple(z0)
-        run = functools.partial(self._layer.forward, inputs, start, plan, solver, callback, self.training)
+        require_plan(plan)
+        require_solver(solver)
+        require_callback(callback)
+        run = functools.partial(self._current().forward, inputs, start, plan, solver, callback, self.training)
         return self._passed(inputs, start, run)
 
     def _passed(self, inputs: tuple[Tensor, ...], start: tuple[Tensor, ...], run: Callable[[], Equilibrated]) -> Equilibrated:
         """What `run` gives for these inputs, with all that Python sees to around a pass."""
+        refuse_transforms()
         _require_tensors(inputs, "input")
         _require_tensors(start, "part of z0")
-        _require_one_device(start, (*inputs, *self.parameters()) if start else ())
+        _require_one_device(start, (*inputs, *self._used_parameters()) if start else ())
+        if not start and self._starts_like_its_input:
+            _first(inputs)
+        self._require_named()
         self._show_leaves()
         if self._is_compiled is None:
             self._is_compiled = is_compiled(self.f)
@@ -161,13 +222,33 @@ class Equilibrium(torch.nn.Module):
             self._parameters_are_known = True
         return eq
 
+    def _used_parameters(self) -> list[Tensor]:
+        """The layer's own, and those of the module whose method f is, each once."""
+        owner = _owner(self.f)
+        return _each_once(self.parameters(), owner.parameters() if owner is not None else ())
+
+    def _require_named(self) -> None:
+        """A function goes on using the tensors that it was written with, whatever takes their place here; where it reads
+        them from a module, it meets the new ones."""
+        replaced = [now for now, then in zip(self.named._parameters.values(), self._named_at_first) if now is not then]
+        if not replaced:
+            return
+        met = {id(parameter) for module in _modules_seen_by(self.f) for parameter in module.parameters()}
+        if any(id(parameter) not in met for parameter in replaced):
+            raise _core.Error(
+                "a parameter of this layer was replaced, as torch.func.functional_call and load_state_dict(assign=True) do, "
+                "but its function would go on using the old one: make f a torch.nn.Module that has it"
+            )
+
     def _show_leaves(self) -> None:
         """Recordings read parameters where they are now."""
         if self._replay_key is not None and self._replay_key() is not None:
-            self._layer.set_leaves(list(self.parameters()), list(self.buffers()))
+            owner = _owner(self.f)
+            buffers = _each_once(self.buffers(), owner.buffers() if owner is not None else ())
+            self._layer.set_leaves(self._used_parameters(), buffers)
 
     def _require_known_parameters(self, eq: Equilibrated, inputs: tuple[Tensor, ...]) -> None:
-        leaves = _core.other_leaves(eq, inputs, list(self.parameters()))
+        leaves = _core.other_leaves(eq, inputs, self._used_parameters())
         unnamed = [leaf for leaf in leaves if isinstance(leaf, torch.nn.Parameter)]
         if not unnamed:
             return
@@ -177,18 +258,21 @@ class Equilibrium(torch.nn.Module):
             "a torch.nn.Module that has them, or pass what is computed outside as an input"
         )
 
+    if TYPE_CHECKING:
+        __call__ = forward
+
     def extra_repr(self) -> str:
         return ", ".join(f"{name}={value!r}" for name, value in self.options.to_dict().items())
 
     def __getstate__(self) -> dict[str, Any]:
         """For copy.deepcopy and pickle."""
-        if len(self.named) > 0 and isinstance(self.f, types.FunctionType):
+        if len(self.named) > 0 and not isinstance(self.f, torch.nn.Module) and _owner(self.f) is None:
             raise _core.Error(
-                "a layer around a plain function cannot be copied with its parameters: the copy's function would go on "
-                "using the old ones; make f a torch.nn.Module that has them"
+                f"a layer around a {type(self.f).__name__} cannot be copied with its parameters: the copy's would go on using "
+                "the old ones; make f a torch.nn.Module that has them"
             )
         state = self.__dict__.copy()
-        del state["_layer"], state["_replay_key"]
+        del state["_layer"], state["_replay_key"], state["_made_of"]
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -208,6 +292,8 @@ def fixed_point(
     those of `EquilibriumOptions`. Gradients reach whatever f uses. f is evaluated, never replayed."""
     if not callable(f):
         raise TypeError(f"f is a {type(f).__name__}, must be a function of (z, *inputs)")
+    refuse_transforms()
+    require_callback(callback)
     start = _as_tuple(z0)
     _require_tensors(start, "part of z0")
     _require_tensors(inputs, "input")
@@ -309,9 +395,30 @@ def _replay_option(replay: Replay) -> Literal["automatic", "off", "checked"]:
     return replay
 
 
+def _owner(f: Callable[..., State]) -> Optional[torch.nn.Module]:
+    """The module whose method f is."""
+    owner = getattr(f, "__self__", None) if isinstance(f, types.MethodType) else None
+    return owner if isinstance(owner, torch.nn.Module) else None
+
+
+def _each_once(*several: Iterable[Tensor]) -> list[Tensor]:
+    return list({id(tensor): tensor for tensors in several for tensor in tensors}.values())
+
+
+def _modules_seen_by(f: Callable[..., State]) -> Iterator[torch.nn.Module]:
+    """f, the one whose method it is, and those that a function holds."""
+    return (part for part in (_owner(f), *visible_parts(f)) if isinstance(part, torch.nn.Module))
+
+
 def _first(inputs: tuple[Tensor, ...]) -> Tensor:
+    """What z looks like where nobody says it."""
     if not inputs:
         raise _core.Error("without an input nothing says what z looks like: give z0 or initial_state")
+    if inputs[0].dtype not in (torch.float32, torch.float64):
+        raise _core.Error(
+            f"z would start like the first input, which is {inputs[0].dtype} {list(inputs[0].shape)}, and a state must be "
+            "float32 or float64: give z0 or initial_state"
+        )
     return inputs[0]
 
 
@@ -338,8 +445,10 @@ def _require_one_device(start: tuple[Tensor, ...], others: Iterable[Tensor]) -> 
 
 
 def _checked_parameters(parameters: Iterable[torch.nn.Parameter]) -> Iterator[torch.nn.Parameter]:
-    if isinstance(parameters, Tensor):
-        raise TypeError("parameters is a tensor, must be a list of torch.nn.Parameter")
+    if isinstance(parameters, (Tensor, torch.nn.Module)):
+        raise TypeError(
+            f"parameters is a {type(parameters).__name__}, must be a list of torch.nn.Parameter, such as a module's parameters()"
+        )
     for i, parameter in enumerate(parameters):
         if not isinstance(parameter, torch.nn.Parameter):
             raise TypeError(f"parameters[{i}] is a {type(parameter).__name__}, must be a torch.nn.Parameter")
@@ -350,7 +459,7 @@ def _require_finite(report: _core.Report) -> None:
     """A solve that is lost at its first evaluation has nothing to report on."""
     if report.status != "non-finite values":
         return
-    if all(sample.status == report.status and sample.evaluations <= 1 for sample in report.samples):
+    if set(report.statuses) == {report.status} and bool((report.sample_evaluations <= 1).all()):
         raise _core.Error(
             "f(z0) is not finite for any sample: look for NaN or infinity in the inputs, in the parameters, or in f"
         )

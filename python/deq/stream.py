@@ -25,11 +25,14 @@ class Stream:
         if not isinstance(layer, Equilibrium):
             raise TypeError(f"layer is a {type(layer).__name__}, must be a deq.Equilibrium")
         self.layer = layer
-        self._stream = _core.LayerStream(layer._layer, compare_every)
+        self._solved = layer._current()
+        self._stream = _core.LayerStream(self._solved, compare_every)
 
     @outside_of_compilers
     def next(self, *inputs: Tensor) -> Equilibrated:
         """The equilibrium of these inputs."""
+        if self.layer._current() is not self._solved:
+            raise _core.Error("the layer of this stream got another f, initial_state or options: make a new deq.Stream of it")
         with torch.no_grad():
             return self.layer._passed(inputs, (), functools.partial(self._stream.next, inputs, self.layer.training))
 

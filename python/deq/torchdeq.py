@@ -218,11 +218,11 @@ def _changed(solver: Any, changes: Mapping[str, Any]) -> Any:
 
 def _statistics(report: Report, device: torch.device) -> dict[str, Tensor]:
     """torchdeq's names. A trace is the mean over the samples that were still solved for, as one row."""
-    samples, trace = report.samples, report.trace
+    trace, kind = report.trace, torch.get_default_dtype()
     return {
-        "nstep": torch.tensor([float(sample.evaluations) for sample in samples], device=device),
-        "abs_lowest": torch.tensor([sample.absolute for sample in samples], device=device),
-        "rel_lowest": torch.tensor([sample.relative for sample in samples], device=device),
+        "nstep": report.sample_evaluations.to(device, kind),
+        "abs_lowest": report.absolute.to(device, kind),
+        "rel_lowest": report.relative.to(device, kind),
         "abs_trace": torch.tensor([[point.mean_absolute for point in trace]], device=device),
         "rel_trace": torch.tensor([[point.mean_relative for point in trace]], device=device),
     }

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from typing import IO, Any, Callable, Optional, Union
+from typing import IO, Any, Callable, Optional
 
 from deq import _core
 from deq.runs import Folder, read_toml
@@ -59,14 +59,17 @@ class Trainer:
             # In a session of its own Ctrl-C reaches Python alone, which then asks it to stop, once.
             with subprocess.Popen(command, stdout=output, stderr=errors, text=True, start_new_session=True) as process:
                 try:
-                    self._watch(process, rows, callback)
+                    was_asked = self._watch(process, rows, callback)
                 except BaseException:
                     _stop(process)
                     raise
-            return _result(process.returncode, output, errors)
+            # One that is asked to stop saves and says so; after its last checkpoint the signal itself ends it.
+            has_stopped = process.returncode == 128 + signal.SIGTERM or (was_asked and process.returncode == -signal.SIGTERM)
+            return None if has_stopped else _result(process.returncode, output, errors)
 
     @staticmethod
-    def _watch(process: subprocess.Popen[str], rows: _NewRows, callback: Optional[MetricsCallback]) -> None:
+    def _watch(process: subprocess.Popen[str], rows: _NewRows, callback: Optional[MetricsCallback]) -> bool:
+        """Whether the callback asked the training to stop before it ended."""
         ended = False
         while not ended:
             try:
@@ -79,6 +82,7 @@ class Trainer:
             for row in rows:
                 if callback(row) is False:
                     return _stop(process)
+        return False
 
 
 def _free_run_folder(config: pathlib.Path) -> pathlib.Path:
@@ -119,16 +123,16 @@ class _NewRows:
                 yield json.loads(line)
 
 
-def _stop(process: subprocess.Popen[str]) -> None:
-    """Lets a training save what it has."""
-    if process.poll() is None:
-        process.send_signal(signal.SIGTERM)
-        process.wait()
+def _stop(process: subprocess.Popen[str]) -> bool:
+    """Lets a training save what it has. Whether it was still running."""
+    if process.poll() is not None:
+        return False
+    process.send_signal(signal.SIGTERM)
+    process.wait()
+    return True
 
 
-def _result(status: int, output: IO[str], errors: IO[str]) -> Optional[dict[str, Any]]:
-    if status == 128 + signal.SIGTERM:
-        return None
+def _result(status: int, output: IO[str], errors: IO[str]) -> dict[str, Any]:
     if status != 0:
         errors.seek(0)
         said = errors.read().strip().splitlines()
@@ -138,7 +142,9 @@ def _result(status: int, output: IO[str], errors: IO[str]) -> Optional[dict[str,
     return result
 
 
-def _toml(value: Union[bool, int, float, str, list[Any], Mapping[str, Any]]) -> str:
+def _toml(value: Any) -> str:
+    if getattr(value, "ndim", None) == 0:  # a number of NumPy's or torch's
+        value = value.item()
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + "}"
     if isinstance(value, (list, tuple)):

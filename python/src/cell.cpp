@@ -16,6 +16,10 @@ Held::Held(py::object object) {
              }};
 }
 
+std::string kind_of(py::handle object) {
+  return py::type::handle_of(object).attr("__name__").cast<std::string>();
+}
+
 torch::Tensor shown(const torch::Tensor& slab) {
   return slab.requires_grad() ? slab : slab.detach();
 }
@@ -34,10 +38,6 @@ std::string form_of(const torch::Tensor& tensor) {
   std::ostringstream text;
   text << tensor.sizes();
   return text.str();
-}
-
-std::string kind_of(py::handle object) {
-  return py::type::handle_of(object).attr("__name__").cast<std::string>();
 }
 
 /// What a function of the user's returned, as tensors.

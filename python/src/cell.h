@@ -34,6 +34,9 @@ struct Raised {
 /// counts as a user for good; a solver reuses the slabs that nobody uses.
 torch::Tensor shown(const torch::Tensor& slab);
 
+/// The name of its type, as a message has it.
+std::string kind_of(py::handle object);
+
 /// What f is made of in Python. `step` is called with z and the context's tensors, the others with
 /// the inputs. None where there is none: z then starts at zero like the first input, the context is
 /// the inputs, and nothing is replayed.

@@ -41,6 +41,12 @@ void bind_errors(py::module_& module) {
   set_interruption_check(look_for_signals);
   static const py::exception<Error> error(module, "Error", PyExc_RuntimeError);
   static const py::exception<ConvergenceError> convergence_error(module, "ConvergenceError", error);
+  error.attr("__doc__") =
+      "Something could not be done. The message is one sentence for the user. Numerical trouble is "
+      "no error; a `Report` names it.";
+  convergence_error.attr("__doc__") =
+      "A solve failed where on_failure=\"raise\" was asked for: in the layer's call or in "
+      "backward().";
   py::register_local_exception_translator([](std::exception_ptr thrown) {
     if (!thrown) return;
     try {

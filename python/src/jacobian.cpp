@@ -3,6 +3,7 @@
 #include "bindings.h"
 #include "computed.h"
 #include "options.h"
+#include "pickled.h"
 
 namespace deq::python {
 
@@ -14,22 +15,32 @@ void bind_jacobian(py::module_& module) {
       .def_property_readonly("batch", &Linearization::batch)
       .def_property_readonly("dim", &Linearization::dim)
       .def("vjp", &Linearization::vjp, py::arg("u"), py::arg("differentiable") = false, Unlocked(),
-           "uᵀJ for every sample, u [B, D].");
+           "uᵀJ for every sample, u [B, D].")
+      .def("__repr__", [](const Linearization& at) {
+        return "<Linearization: " + std::to_string(at.batch()) + " samples of " +
+               std::to_string(at.dim()) + " numbers>";
+      });
 
   py::class_<SpectralRadius>(module, "SpectralRadius", "The largest |λ(J)| of every sample.")
       .def_readonly("rho", &SpectralRadius::rho)
       .def_readonly("error", &SpectralRadius::error)
       .def_readonly("products", &SpectralRadius::products)
       .def("mean", &SpectralRadius::mean)
-      .def("__repr__", [](const SpectralRadius& radius) {
-        return "<SpectralRadius: mean " + py::str(py::float_(radius.mean())).cast<std::string>() +
-               " of " + std::to_string(radius.rho.size()) + " samples, " +
-               std::to_string(radius.products) + " products>";
-      });
+      .def("__repr__",
+           [](const SpectralRadius& radius) {
+             return "<SpectralRadius: mean " +
+                    py::str(py::float_(radius.mean())).cast<std::string>() + " of " +
+                    std::to_string(radius.rho.size()) + " samples, " +
+                    std::to_string(radius.products) + " products>";
+           })
+      .def(pickled(&SpectralRadius::rho, &SpectralRadius::error, &SpectralRadius::products));
 
   py::class_<Tangent>(module, "Tangent", "How an equilibrium moves, and how it was found.")
       .def_readonly("along", &Tangent::along)
-      .def_readonly("report", &Tangent::report);
+      .def_readonly("report", &Tangent::report)
+      .def("__repr__",
+           [](const Tangent& found) { return "<Tangent: " + found.report.brief() + ">"; })
+      .def(pickled(&Tangent::along, &Tangent::report));
 
   py::class_<ProbeKey>(module, "ProbeKey", "Where the probes of an estimate come from.")
       .def(py::init([](uint64_t key, int64_t first_sample) {
@@ -37,7 +48,13 @@ void bind_jacobian(py::module_& module) {
            }),
            py::arg("key"), py::arg("first_sample") = 0)
       .def_readonly("key", &ProbeKey::key)
-      .def_readonly("first_sample", &ProbeKey::first_sample);
+      .def_readonly("first_sample", &ProbeKey::first_sample)
+      .def("__repr__",
+           [](const ProbeKey& from) {
+             return "ProbeKey(key=" + std::to_string(from.key) +
+                    ", first_sample=" + std::to_string(from.first_sample) + ")";
+           })
+      .def(pickled(&ProbeKey::key, &ProbeKey::first_sample));
 
   module.def(
       "frobenius_squared",

@@ -9,6 +9,7 @@
 #include "computed.h"
 #include "graph.h"
 #include "options.h"
+#include "pickled.h"
 #include "plan.h"
 #include "replay/device_graph.h"
 
@@ -21,13 +22,29 @@ struct PythonProgress {
   TracePoint point;
 };
 
+/// Writing into either tensor changes it, where torch counts that.
+int64_t writes_into(const Progress& progress) {
+  if (progress.z.is_inference() || progress.f.is_inference()) return 0;
+  return progress.z._version() + progress.f._version();
+}
+
 Callback callback_of(const py::object& function) {
   if (function.is_none()) return {};
   return [held = Held(function)](const Progress& progress) {
     const py::gil_scoped_acquire gil;
+    const auto before = writes_into(progress);
     const auto answer = (*held)(
         PythonProgress{.z = shown(progress.z), .f = shown(progress.f), .point = progress.point});
-    return answer.is_none() || answer.cast<bool>();
+    if (writes_into(progress) != before) {
+      throw Error(
+          "callback wrote into progress.z or progress.f, with which the solver goes on: write into "
+          "a clone() of it");
+    }
+    if (answer.is_none()) return true;
+    py::detail::make_caster<bool> goes_on;
+    if (goes_on.load(answer, /*convert=*/true)) return py::detail::cast_op<bool>(goes_on);
+    throw py::type_error("callback returned a " + kind_of(answer) +
+                         ", must return False to stop the solve, else True or None");
   };
 }
 
@@ -75,6 +92,9 @@ class Layer {
                                        .plan = own_plan != nullptr ? &plan.plan() : nullptr,
                                        .solver = solver,
                                        .callback = callback});
+    if (plan.linearises() && !eq.replayed() && eq.z().requires_grad() && !reaches_anything(eq)) {
+      for (auto& part : eq.state) part = part.detach();
+    }
     plan.raise_failures(eq);
     return eq;
   }
@@ -153,7 +173,10 @@ void bind_layer(py::module_& module) {
 
   py::class_<Solution>(module, "Solution", "What a solver found.")
       .def_readonly("z", &Solution::z)
-      .def_readonly("report", &Solution::report);
+      .def_readonly("report", &Solution::report)
+      .def("__repr__",
+           [](const Solution& found) { return "<Solution: " + found.report.brief() + ">"; })
+      .def(pickled(&Solution::z, &Solution::report));
 
   py::class_<Solver>(module, "Solver",
                      "A fixed-point solver for batches of problems z = f(z), on slabs [B, D].")
@@ -177,12 +200,41 @@ void bind_layer(py::module_& module) {
           py::arg("f"), py::arg("z0"), py::arg("callback") = py::none(),
           "Solves z = f(z) from z0 [B, D]. Builds no autograd graph.")
       .def_property_readonly("options",
-                             [](const Solver& solver) { return py::cast(solver.options()); });
+                             [](const Solver& solver) { return py::cast(solver.options()); })
+      .def(
+          "__repr__",
+          [](const Solver& solver) { return "Solver(" + quoted(py::cast(solver.options())) + ")"; })
+      .def(py::pickle(
+          [](const Solver& solver) { return py::cast(solver.options()); },
+          [](const py::object& options) { return Solver(options.cast<SolverOptions>()); }));
 
   py::class_<PythonPlan>(module, "EquilibriumPlan",
                          "Options made ready for use. May serve several layers and threads.")
-      .def(py::init<const EquilibriumOptions&>(), py::arg("options"))
-      .def_property_readonly("options", &PythonPlan::options);
+      .def(py::init([](const py::object& options) {
+             if (!py::isinstance<EquilibriumOptions>(options)) {
+               throw py::type_error("EquilibriumPlan: options is " + quoted(options) +
+                                    ", must be EquilibriumOptions");
+             }
+             return PythonPlan(options.cast<EquilibriumOptions>());
+           }),
+           py::arg("options"))
+      .def(py::init([](const py::kwargs& given) -> PythonPlan {
+        const auto first = given.empty() ? std::string("forward")
+                                         : py::str(given.begin()->first).cast<std::string>();
+        throw py::type_error(
+            "EquilibriumPlan takes its options as one: EquilibriumPlan("
+            "EquilibriumOptions(" +
+            first + "=…))");
+      }))
+      .def_property_readonly("options", &PythonPlan::options)
+      .def("__repr__",
+           [](const PythonPlan& plan) {
+             return "EquilibriumPlan(" + quoted(py::cast(plan.options())) + ")";
+           })
+      .def(py::pickle([](const PythonPlan& plan) { return py::cast(plan.options()); },
+                      [](const py::object& options) {
+                        return PythonPlan(options.cast<EquilibriumOptions>());
+                      }));
 
   py::class_<Equilibrated>(module, "Equilibrated",
                            "What one pass through an equilibrium layer gives.", py::dynamic_attr())

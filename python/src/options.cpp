@@ -79,17 +79,23 @@ template <class Options>
 void add_common(OptionsClass<Options>& options) {
   options
       .field(
-          "max_evals", [](auto& o) -> auto& { return o.max_evals; })
+          "max_evals", [](auto& o) -> auto& { return o.max_evals; },
+          "The budget of evaluations of f, trial points and probes included.")
       .field(
-          "atol", [](auto& o) -> auto& { return o.tol.atol; })
+          "atol", [](auto& o) -> auto& { return o.tol.atol; },
+          "The absolute part of the tolerance: converged at ‖f(z) − z‖ ≤ atol + rtol·‖f(z)‖.")
       .field(
-          "rtol", [](auto& o) -> auto& { return o.tol.rtol; })
+          "rtol", [](auto& o) -> auto& { return o.tol.rtol; },
+          "The relative part of the tolerance: converged at ‖f(z) − z‖ ≤ atol + rtol·‖f(z)‖.")
       .field(
-          "scope", [](auto& o) -> auto& { return o.tol.scope; })
+          "scope", [](auto& o) -> auto& { return o.tol.scope; },
+          "Whether each sample converges by itself or the batch as one.")
       .field(
-          "stagnation_window", [](auto& o) -> auto& { return o.guards.stagnation_window; })
+          "stagnation_window", [](auto& o) -> auto& { return o.guards.stagnation_window; },
+          "Gives up when this many iterates in a row gain less than 1%; 0 never does.")
       .field(
-          "divergence_factor", [](auto& o) -> auto& { return o.guards.divergence_factor; })
+          "divergence_factor", [](auto& o) -> auto& { return o.guards.divergence_factor; },
+          "Gives up when the residual exceeds this many times its first value.")
       .done();
 }
 
@@ -114,7 +120,8 @@ void bind_solvers(py::module_& module) {
       "z ← z + damping·(f(z) − z). Needs no memory; converges where the Jacobian's spectral radius "
       "is < 1.");
   picard.field(
-      "damping", [](auto& o) -> auto& { return o.damping; });
+      "damping", [](auto& o) -> auto& { return o.damping; },
+      "The fraction of f(z) − z that a step takes, 0 < damping ≤ 1.");
   add_common(picard);
 
   auto anderson = solver<Anderson>(
@@ -123,17 +130,23 @@ void bind_solvers(py::module_& module) {
       "residual.");
   anderson
       .field(
-          "memory", [](auto& o) -> auto& { return o.memory; })
+          "memory", [](auto& o) -> auto& { return o.memory; },
+          "How many iterates are combined; 1 is damped Picard.")
       .field(
-          "beta", [](auto& o) -> auto& { return o.beta; })
+          "beta", [](auto& o) -> auto& { return o.beta; },
+          "How much of the residuals goes into the combination, 0 < beta ≤ 1.")
       .field(
-          "ridge", [](auto& o) -> auto& { return o.ridge; })
+          "ridge", [](auto& o) -> auto& { return o.ridge; },
+          "The Tikhonov term of the small linear system, ≥ 0.")
       .field(
-          "ridge_scale", [](auto& o) -> auto& { return o.ridge_scale; })
+          "ridge_scale", [](auto& o) -> auto& { return o.ridge_scale; },
+          "Whether the ridge is relative to the mean diagonal of that system.")
       .field(
-          "restart_factor", [](auto& o) -> auto& { return o.restart_factor; })
+          "restart_factor", [](auto& o) -> auto& { return o.restart_factor; },
+          "A sample whose residual is this many times its smallest starts anew, > 1.")
       .field(
-          "mixing", [](auto& o) -> auto& { return o.mixing; });
+          "mixing", [](auto& o) -> auto& { return o.mixing; },
+          "A LearntMixing of the same memory, which corrects the weights and beta.");
   add_common(anderson);
 
   auto broyden =
@@ -141,27 +154,32 @@ void bind_solvers(py::module_& module) {
                       "\"Good\" Broyden: a secant approximation of (J − I)⁻¹ that starts from −I.");
   broyden
       .field(
-          "memory", [](auto& o) -> auto& { return o.memory; })
+          "memory", [](auto& o) -> auto& { return o.memory; },
+          "How many updates fit before the history starts anew.")
       .field(
-          "line_search", [](auto& o) -> auto& { return o.line_search; })
+          "line_search", [](auto& o) -> auto& { return o.line_search; },
+          "Whether to backtrack while a step does not lower the residual.")
       .field(
-          "bfloat16_steps", [](auto& o) -> auto& { return o.bfloat16_steps; });
+          "bfloat16_steps", [](auto& o) -> auto& { return o.bfloat16_steps; },
+          "Whether a GPU keeps the steps of float32 states in bfloat16: half the memory.");
   add_common(broyden);
 
   auto limited = solver<LimitedBroyden>(
       module, "LimitedBroyden",
       "Broyden with a fixed history: the oldest update is dropped when `memory` is full.");
   limited.field(
-      "memory", [](auto& o) -> auto& { return o.memory; });
+      "memory", [](auto& o) -> auto& { return o.memory; },
+      "How many of the last updates are kept.");
   add_common(limited);
 
   auto newton = solver<NewtonKrylov>(module, "NewtonKrylov",
                                      "Newton's method; each linear system (I − J) d = g by GMRES.");
   newton
       .field(
-          "krylov_dim", [](auto& o) -> auto& { return o.krylov_dim; })
+          "krylov_dim", [](auto& o) -> auto& { return o.krylov_dim; }, "Vectors of GMRES.")
       .field(
-          "forcing", [](auto& o) -> auto& { return o.forcing; });
+          "forcing", [](auto& o) -> auto& { return o.forcing; },
+          "GMRES stops when it has reduced its residual to this fraction, 0 ≤ forcing < 1.");
   add_common(newton);
 }
 
@@ -170,14 +188,16 @@ void bind_gradients(py::module_& module) {
                      "Exact: u (I − J) = g, solved as the fixed point of u ↦ uJ + g. With `twice` "
                      "it can be differentiated again (create_graph), to any order.")
       .field(
-          "solver", [](auto& o) -> auto& { return o.solver; })
+          "solver", [](auto& o) -> auto& { return o.solver; },
+          "Solves the adjoint system, from u = 0.")
       .field(
-          "twice", [](auto& o) -> auto& { return o.twice; })
+          "twice", [](auto& o) -> auto& { return o.twice; },
+          "Whether the gradient can be differentiated again (create_graph).")
       .done();
   gradient<Truncated>(module, "Truncated",
                       "The first terms of the Neumann series: u = g (I + J + … + Jᵏ), k = terms.")
       .field(
-          "terms", [](auto& o) -> auto& { return o.terms; })
+          "terms", [](auto& o) -> auto& { return o.terms; }, "Products with the Jacobian.")
       .done();
   gradient<JacobianFree>(module, "JacobianFree", "u = g, no product at all (Fung et al. 2022).")
       .done();
@@ -187,38 +207,46 @@ void bind_gradients(py::module_& module) {
       "product (Ramzi et al. 2022). Where it is longer than `fallback` times g, g. With "
       "`refinement`, a solver, the adjoint solve goes on from there.")
       .field(
-          "fallback", [](auto& o) -> auto& { return o.fallback; })
+          "fallback", [](auto& o) -> auto& { return o.fallback; },
+          "Where u is longer than this many times g, g is taken.")
       .field(
-          "refinement", [](auto& o) -> auto& { return o.refinement; })
+          "refinement", [](auto& o) -> auto& { return o.refinement; },
+          "A solver that goes on from u, or None.")
       .done();
   gradient<Phantom>(module, "Phantom",
                     "Backpropagation through `steps` damped steps z ← (1 − τ) z + τ f(z) from z* "
                     "(Geng et al. 2021).")
       .field(
-          "steps", [](auto& o) -> auto& { return o.steps; })
+          "steps", [](auto& o) -> auto& { return o.steps; },
+          "Damped steps from z* that are backpropagated through.")
       .field(
-          "tau", [](auto& o) -> auto& { return o.tau; })
+          "tau", [](auto& o) -> auto& { return o.tau; }, "The damping, 0 < tau ≤ 1.")
       .done();
   gradient<Unrolled>(module, "Unrolled",
                      "No solver: `steps` plain steps from z₀, backpropagated through, or only the "
                      "last of them.")
       .field(
-          "steps", [](auto& o) -> auto& { return o.steps; })
+          "steps", [](auto& o) -> auto& { return o.steps; }, "Plain steps from z₀.")
       .field(
-          "backpropagated", [](auto& o) -> auto& { return o.backpropagated; })
+          "backpropagated", [](auto& o) -> auto& { return o.backpropagated; },
+          "Only through the last so many of them; 0: through all.")
       .field(
-          "replayed", [](auto& o) -> auto& { return o.replayed; })
+          "replayed", [](auto& o) -> auto& { return o.replayed; },
+          "Whether the steps may be replayed on a GPU.")
       .field(
-          "measured", [](auto& o) -> auto& { return o.measured; })
+          "measured", [](auto& o) -> auto& { return o.measured; },
+          "Whether one more evaluation tells the residual of the last state.")
       .done();
   gradient<Reversible>(module, "Reversible",
                        "No solver: `steps` steps y ← (1 − β) y + β f(z), z ← (1 − β) z + β f(y), "
                        "which backward() undoes: exact, with memory that does not grow with them "
                        "(McCallum et al. 2025).")
       .field(
-          "steps", [](auto& o) -> auto& { return o.steps; })
+          "steps", [](auto& o) -> auto& { return o.steps; },
+          "Steps of two evaluations each from z₀.")
       .field(
-          "beta", [](auto& o) -> auto& { return o.beta; })
+          "beta", [](auto& o) -> auto& { return o.beta; },
+          "How much of f a step takes, 0 < beta < 1.")
       .done();
 }
 
@@ -269,37 +297,48 @@ void bind_options(py::module_& module) {
                            "Hutchinson's estimator of ‖J‖²_F from random probes.",
                            [](const Hutchinson& options) { validate(options); })
       .field(
-          "probes", [](auto& o) -> auto& { return o.probes; })
+          "probes", [](auto& o) -> auto& { return o.probes; }, "Random vectors per sample.")
       .field(
-          "distribution", [](auto& o) -> auto& { return o.distribution; })
+          "distribution", [](auto& o) -> auto& { return o.distribution; },
+          "Of the entries of a probe.")
       .done();
   // Checked where they are used.
   OptionsClass<SpectralRadiusOptions>(module, "SpectralRadiusOptions",
                                       "How a spectral radius is computed.", [](const auto&) {})
       .field(
-          "krylov_dim", [](auto& o) -> auto& { return o.krylov_dim; })
+          "krylov_dim", [](auto& o) -> auto& { return o.krylov_dim; },
+          "Arnoldi vectors before a restart.")
       .field(
-          "max_products", [](auto& o) -> auto& { return o.max_products; })
+          "max_products", [](auto& o) -> auto& { return o.max_products; },
+          "The most products with J.")
       .field(
-          "tolerance", [](auto& o) -> auto& { return o.tolerance; })
+          "tolerance", [](auto& o) -> auto& { return o.tolerance; },
+          "Stops at ‖Jv − λv‖ ≤ tolerance·|λ|.")
       .done();
   OptionsClass<EquilibriumOptions>(
-      module, "EquilibriumOptions", "How an equilibrium is found and differentiated.",
+      module, "EquilibriumOptions",
+      "How an equilibrium is found and differentiated, and what happens when a solve fails.",
       [](const EquilibriumOptions& options) { const EquilibriumPlan plan(options); })
       .field(
-          "forward", [](auto& o) -> auto& { return o.forward; })
+          "forward", [](auto& o) -> auto& { return o.forward; }, "The solver that finds z*.")
       .field(
-          "gradient", [](auto& o) -> auto& { return o.gradient; })
+          "gradient", [](auto& o) -> auto& { return o.gradient; }, "How the gradient passes z*.")
       .field(
-          "one_more_step", [](auto& o) -> auto& { return o.one_more_step; })
+          "one_more_step", [](auto& o) -> auto& { return o.one_more_step; },
+          "Whether the value with gradients is f(z*), not z*.")
       .field(
-          "on_failure", [](auto& o) -> auto& { return o.on_failure; })
+          "on_failure", [](auto& o) -> auto& { return o.on_failure; },
+          "Whether a failed solve gives its best iterate or raises ConvergenceError.")
       .field(
-          "float32_evals", [](auto& o) -> auto& { return o.float32_evals; })
+          "float32_evals", [](auto& o) -> auto& { return o.float32_evals; },
+          "The most evaluations in float32 with which a solve under autocast is finished, without "
+          "gradients.")
       .field(
-          "replay", [](auto& o) -> auto& { return o.replay; })
+          "replay", [](auto& o) -> auto& { return o.replay; },
+          "Whether passes on a GPU are recorded and replayed.")
       .field(
-          "start_noise", [](auto& o) -> auto& { return o.start_noise; })
+          "start_noise", [](auto& o) -> auto& { return o.start_noise; },
+          "In training, a solve begins so many times normal numbers away from its start.")
       .done();
 }
 

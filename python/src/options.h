@@ -164,15 +164,18 @@ class OptionsClass {
   OptionsClass(py::module_& module, const char* name, const char* doc, Check check)
       : class_(module, name, doc), name_(name), check_(std::move(check)) {}
 
-  /// access(options) is a reference to the field, also inside a nested struct.
+  /// access(options) is a reference to the field, also inside a nested struct. `doc` says what it
+  /// is, where its name does not.
   template <class Access>
-  OptionsClass& field(const char* name, Access access) {
+  OptionsClass& field(const char* name, Access access, const std::string& doc = {}) {
     fields_.push_back(
         {.name = name,
          .get =
              [access](const Options& from) { return written(access(const_cast<Options&>(from))); },
          .set = [access](Options& to, py::handle value) { return read(value, access(to)); }});
-    class_.def_property_readonly(name, fields_.back().get);
+    const auto shown =
+        (doc.empty() ? "" : doc + " ") + "Default: " + quoted(fields_.back().get(Options{})) + ".";
+    class_.def_property_readonly(name, fields_.back().get, shown.c_str());
     return *this;
   }
 
@@ -205,6 +208,7 @@ class OptionsClass {
     class_.def(
         py::pickle([self](const Options& from) { return self.dict(from); },
                    [self](const py::dict& given) { return self.changed(Options{}, given); }));
+    class_.attr("__signature__") = signature();
     return class_;
   }
 
@@ -214,6 +218,18 @@ class OptionsClass {
     std::function<py::object(const Options&)> get;
     std::function<std::optional<std::string>(Options&, py::handle)> set;
   };
+
+  /// What inspect.signature() and help() show of the constructor.
+  py::object signature() const {
+    const auto inspect = py::module_::import("inspect");
+    const auto parameter = inspect.attr("Parameter");
+    py::list parameters;
+    for (const auto& field : fields_) {
+      parameters.append(parameter(field.name, parameter.attr("KEYWORD_ONLY"),
+                                  py::arg("default") = field.get(Options{})));
+    }
+    return inspect.attr("Signature")(parameters);
+  }
 
   std::string text(const Options& from) const {
     std::string fields;

@@ -1,9 +1,11 @@
 #include <torch/csrc/utils/pybind.h>
 
+#include <algorithm>
 #include <string>
 
 #include "bindings.h"
 #include "deq/deq.h"
+#include "pickled.h"
 
 namespace deq::python {
 namespace {
@@ -37,6 +39,22 @@ py::dict to_dict(const Report& report) {
       py::arg("samples") = to_dicts(report.samples), py::arg("trace") = to_dicts(report.trace));
 }
 
+/// One number of every sample as a tensor, without an object of Python's for each.
+template <class Number>
+torch::Tensor of_samples(const Report& report, Number SampleReport::*field) {
+  auto numbers = torch::empty(static_cast<int64_t>(report.samples.size()),
+                              torch::dtype(c10::CppTypeToScalarType<Number>()));
+  std::transform(report.samples.begin(), report.samples.end(), numbers.template data_ptr<Number>(),
+                 [field](const SampleReport& sample) { return sample.*field; });
+  return numbers;
+}
+
+py::list statuses_of(const Report& report) {
+  py::list statuses;
+  for (const auto& sample : report.samples) statuses.append(status_name(sample.status));
+  return statuses;
+}
+
 }  // namespace
 
 void bind_reports(py::module_& module) {
@@ -48,9 +66,13 @@ void bind_reports(py::module_& module) {
       .def_readonly("mean_relative", &TracePoint::mean_relative)
       .def_readonly("max_relative", &TracePoint::max_relative)
       .def("to_dict", [](const TracePoint& point) { return to_dict(point); })
-      .def("__repr__", [](const TracePoint& point) {
-        return "TracePoint(" + py::str(to_dict(point)).cast<std::string>() + ")";
-      });
+      .def("__repr__",
+           [](const TracePoint& point) {
+             return "TracePoint(" + py::str(to_dict(point)).cast<std::string>() + ")";
+           })
+      .def(pickled(&TracePoint::evaluations, &TracePoint::active, &TracePoint::mean_absolute,
+                   &TracePoint::max_absolute, &TracePoint::mean_relative,
+                   &TracePoint::max_relative));
   py::class_<SampleReport>(module, "SampleReport", "What happened to one sample.")
       .def_property_readonly("status",
                              [](const SampleReport& sample) { return status_name(sample.status); })
@@ -58,9 +80,12 @@ void bind_reports(py::module_& module) {
       .def_readonly("absolute", &SampleReport::absolute)
       .def_readonly("relative", &SampleReport::relative)
       .def("to_dict", [](const SampleReport& sample) { return to_dict(sample); })
-      .def("__repr__", [](const SampleReport& sample) {
-        return "SampleReport(" + py::str(to_dict(sample)).cast<std::string>() + ")";
-      });
+      .def("__repr__",
+           [](const SampleReport& sample) {
+             return "SampleReport(" + py::str(to_dict(sample)).cast<std::string>() + ")";
+           })
+      .def(pickled(&SampleReport::status, &SampleReport::evaluations, &SampleReport::absolute,
+                   &SampleReport::relative));
   py::class_<Report>(module, "Report", "Everything a solve says about itself.")
       .def_property_readonly("status",
                              [](const Report& report) { return status_name(report.status); })
@@ -68,6 +93,19 @@ void bind_reports(py::module_& module) {
       .def_property_readonly("converged", &Report::converged)
       .def_readonly("evaluations", &Report::evaluations)
       .def_readonly("samples", &Report::samples)
+      .def_property_readonly("statuses", &statuses_of, "That of every sample.")
+      .def_property_readonly(
+          "sample_evaluations",
+          [](const Report& report) { return of_samples(report, &SampleReport::evaluations); },
+          "What every sample had spent when it stopped, [B].")
+      .def_property_readonly(
+          "absolute",
+          [](const Report& report) { return of_samples(report, &SampleReport::absolute); },
+          "‖f(z) − z‖ of every sample, [B].")
+      .def_property_readonly(
+          "relative",
+          [](const Report& report) { return of_samples(report, &SampleReport::relative); },
+          "‖f(z) − z‖ / ‖f(z)‖ of every sample, [B].")
       .def_readonly("trace", &Report::trace)
       .def_readonly("restarts", &Report::restarts)
       .def_readonly("ridge_raises", &Report::ridge_raises)
@@ -81,7 +119,10 @@ void bind_reports(py::module_& module) {
       .def("brief", &Report::brief)
       .def("to_dict", [](const Report& report) { return to_dict(report); })
       .def("__str__", &Report::brief)
-      .def("__repr__", [](const Report& report) { return "<Report: " + report.brief() + ">"; });
+      .def("__repr__", [](const Report& report) { return "<Report: " + report.brief() + ">"; })
+      .def(pickled(&Report::status, &Report::evaluations, &Report::samples, &Report::trace,
+                   &Report::restarts, &Report::ridge_raises, &Report::skipped_updates,
+                   &Report::step_rejections, &Report::fallbacks));
 }
 
 }  // namespace deq::python

@@ -46,6 +46,21 @@ def test_the_roots_of_the_guide_are_right():
     torch.testing.assert_close(names["a"].grad, torch.full((3,), 0.5 / 2**0.5), rtol=1e-4, atol=0)
 
 
+def test_the_graph_of_the_guide_is_solved_as_one_sample():
+    torch.manual_seed(0)
+    names = {}
+    block = next(block for block in python_blocks("docs/python.md") if "GraphCell" in block)
+    exec("import torch, deq\n" + block, names)
+    eq, cell, nodes = names["eq"], names["graph"].f, names["nodes"]
+    assert eq.report.converged and eq.report.evaluations < 20 and len(eq.report.samples) == 1
+    z = torch.zeros(1, 12, 4)
+    with torch.no_grad():
+        for _ in range(200):
+            z = cell(z, nodes[None])
+    torch.testing.assert_close(eq.z.detach(), z, rtol=1e-2, atol=1e-3)
+    assert deq.dense_jacobian(eq).shape == (1, 48, 48), "with what passes between nodes"
+
+
 def test_the_guide_names_every_option_class():
     text = (SOURCE / "docs/python.md").read_text()
     for name in ("Picard", "Anderson", "Broyden", "LimitedBroyden", "NewtonKrylov"):

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import torch.utils.checkpoint
 
 import deq
 from conftest import TanhCell
@@ -247,3 +248,46 @@ def test_reversible_steps_reach_whatever_f_uses(x):
         return deq.fixed_point(lambda z, x: torch.tanh(z @ w + x), z0, x, gradient=deq.Reversible(steps=5)).z
 
     assert torch.autograd.gradcheck(value, (scale, x.requires_grad_()), eps=1e-5, atol=1e-6)
+
+
+LINEARISED = [deq.Implicit(), deq.Implicit(twice=True), deq.Truncated(), deq.JacobianFree(), deq.Shine()]
+
+
+@pytest.mark.parametrize("gradient", LINEARISED + [deq.Phantom(), deq.Unrolled()], ids=repr)
+def test_a_pass_in_which_nothing_requires_a_gradient(gradient, x):
+    cell = TanhCell(5).requires_grad_(False)
+    head = torch.nn.Linear(5, 1, dtype=x.dtype)
+    layer = deq.Equilibrium(cell, forward=deq.Broyden(), gradient=gradient)
+    eq = layer(x)
+    assert not eq.z.requires_grad
+    head(eq.z).sum().backward()
+    assert eq.adjoint.status == "not run"
+    assert head.weight.grad.abs().sum() > 0
+    penalty = deq.jacobian_penalty(eq, key=deq.ProbeKey(1))
+    cell.requires_grad_()
+    torch.testing.assert_close(penalty, deq.jacobian_penalty(layer(x), key=deq.ProbeKey(1)))
+    assert not deq.fixed_point(lambda z, x: 0.5 * z + x, x, x, gradient=gradient, forward=deq.Broyden()).z.requires_grad
+
+
+@pytest.mark.parametrize("gradient", LINEARISED, ids=repr)
+def test_whatever_requires_a_gradient_gets_one(gradient, x):
+    frozen = TanhCell(5).requires_grad_(False)
+    options = dict(forward=deq.Broyden(), gradient=gradient)
+    held = torch.randn(5, dtype=x.dtype, requires_grad=True)
+    deq.Equilibrium(lambda z, x: frozen(z, x) * torch.sigmoid(held.square()), **options)(x).z.sum().backward()
+    assert held.grad.abs().sum() > 0
+    given = x.clone().requires_grad_()
+    deq.Equilibrium(frozen, **options)(2 * given).z.sum().backward()
+    assert given.grad.abs().sum() > 0
+
+
+def test_a_checkpoint_inside_of_f_hides_its_parameters(cell, x):
+    """The graph of a reentrant checkpoint shows what goes in and no parameter."""
+
+    def f(z, x):
+        return torch.utils.checkpoint.checkpoint(cell, z, x, use_reentrant=True)
+
+    with pytest.warns(UserWarning, match="None of the inputs have requires_grad=True"):  # in the solve
+        eq = deq.Equilibrium(f, gradient=deq.JacobianFree())(x)
+    eq.z.sum().backward()
+    assert cell.w.weight.grad.abs().sum() > 0

@@ -1,7 +1,9 @@
 """Options: names, defaults, what is refused."""
 
 import copy
+import inspect
 import pickle
+import pydoc
 
 import pytest
 
@@ -106,6 +108,29 @@ def test_a_refinement_is_a_solver_or_none():
 def test_options_cannot_be_changed():
     with pytest.raises(AttributeError):
         deq.Anderson().memory = 3
+
+
+@pytest.mark.parametrize("options", SOLVERS + OTHERS, ids=lambda kind: kind.__name__)
+def test_help_shows_options_and_their_defaults(options):
+    signature = inspect.signature(options)
+    assert {name: shown.default for name, shown in signature.parameters.items()} == options().to_dict()
+    assert all(shown.kind is shown.KEYWORD_ONLY for shown in signature.parameters.values())
+    for name, default in options().to_dict().items():
+        assert getattr(options, name).__doc__.endswith(f"Default: {default!r}.")
+
+
+@pytest.mark.parametrize("options", SOLVERS + [deq.Shine, deq.Unrolled, deq.EquilibriumOptions], ids=lambda kind: kind.__name__)
+def test_help_says_what_a_field_is(options):
+    page = pydoc.render_doc(options, renderer=pydoc.plaintext)
+    assert f"{options.__name__}{inspect.signature(options)}" in page
+    for name in options().to_dict():
+        assert not getattr(options, name).__doc__.startswith("Default"), name
+        assert " ".join(getattr(options, name).__doc__.split()) in " ".join(page.replace("|", " ").split())
+
+
+def test_everything_has_a_docstring():
+    assert [name for name in deq.__all__ if not getattr(deq, name).__doc__] == []
+    assert "one sentence" in deq.Error.__doc__ and "on_failure" in deq.ConvergenceError.__doc__
 
 
 def test_schedules_give_the_numbers_they_describe():

@@ -56,6 +56,39 @@ def test_a_pass_in_inference_mode_leaves_nothing_behind(cell, x):
     assert_all_close(gradients(layer, x), expected)
 
 
+def vmapped(solve, x):
+    return torch.func.vmap(lambda sample: solve(sample[None])[0])(x)
+
+
+def with_tangent(solve, x):
+    with torch.autograd.forward_ad.dual_level():
+        return solve(torch.autograd.forward_ad.make_dual(x, torch.ones_like(x)))
+
+
+TRANSFORMS = {
+    "grad": lambda solve, x: torch.func.grad(lambda x: solve(x).sum())(x),
+    "vjp": lambda solve, x: torch.func.vjp(solve, x),
+    "jvp": lambda solve, x: torch.func.jvp(solve, (x,), (x,)),
+    "vmap": vmapped,
+    "forward mode": with_tangent,
+    "forward mode, no_grad": lambda solve, x: torch.no_grad()(with_tangent)(solve, x),
+}
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS.values(), ids=TRANSFORMS)
+def test_what_transforms_a_pass_is_refused(transform, cell, x):
+    model = deq.models.MonotoneDEQ(image_channels=1, image_size=5, channels=[2]).double()
+    ways = [
+        lambda x: deq.Equilibrium(cell)(x).z,
+        lambda x: deq.fixed_point(lambda z: torch.tanh(0.5 * z + x), torch.zeros(x.shape, dtype=x.dtype)).z,
+        lambda x: model(x.reshape(-1, 1, 1, 5).expand(-1, 1, 5, 5)).logits,
+    ]
+    for solve in ways:
+        with pytest.raises(deq.Error, match="inside of torch.func.* use ordinary autograd .*, or deq.tangent"):
+            transform(solve, x)
+    solve(x)
+
+
 def test_autocast(x):
     cell = TanhCell(5, dtype=torch.float32)
     layer = deq.Equilibrium(cell)
@@ -373,22 +406,23 @@ WORKER = """
             self.head = torch.nn.Linear(5, 2, dtype=torch.float64)
 
         def forward(self, x):
-            return self.head(self.layer(x).z)
+            eq = self.layer(x)
+            return self.head(eq.z), eq
 
     model = Model()
     x = torch.randn(4, 5, dtype=torch.float64)
     alone = Model()
     alone.load_state_dict(model.state_dict())
-    alone(x).square().mean().backward()
+    alone(x)[0].square().mean().backward()
     expected = [p.grad for p in alone.parameters()]
 
-    parallel = torch.nn.parallel.DistributedDataParallel(model)
+    parallel = torch.nn.parallel.DistributedDataParallel(model, find_unused_parameters=sys.argv[4] == "True")
     reduced = []
     def average(state, bucket):
         reduced.append(bucket.buffer().numel())
         return allreduce_hook(None, bucket)
     parallel.register_comm_hook(None, average)
-    parallel(x[2 * rank : 2 * rank + 2]).square().mean().backward()
+    parallel(x[2 * rank : 2 * rank + 2])[0].square().mean().backward()
     for found, wanted in zip((p.grad for p in model.parameters()), expected):
         torch.testing.assert_close(found, wanted)
     assert sum(reduced) == sum(p.numel() for p in model.parameters())
@@ -397,12 +431,13 @@ WORKER = """
 """
 
 
-def test_two_processes_average_their_gradients():
+@pytest.mark.parametrize("find_unused", [False, True])
+def test_two_processes_average_their_gradients(find_unused):
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
         ranks = [
             subprocess.Popen(
-                [sys.executable, "-c", textwrap.dedent(WORKER), str(rank), folder, folder],
+                [sys.executable, "-c", textwrap.dedent(WORKER), str(rank), folder, folder, str(find_unused)],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,

@@ -89,6 +89,36 @@ def test_an_exception_in_a_callback_stops_and_saves(config, tmp_path):
     assert weights(tmp_path / "run")
 
 
+def test_a_signal_that_nobody_catches_any_more(config, tmp_path, monkeypatch):
+    """A training that is asked to stop while it ends is stopped; one that is ended by others has failed."""
+    program = tmp_path / "program"
+    program.write_text(
+        f"#!{sys.executable}\n"
+        "import os, pathlib, signal, sys, time\n"
+        "folder = pathlib.Path(sys.argv[sys.argv.index('--out') + 1])\n"
+        "folder.mkdir()\n"
+        "(folder / 'metrics.jsonl').write_text('{\"step\": 1}\\n')\n"
+        "if folder.name == 'ended': os.kill(os.getpid(), signal.SIGTERM)\n"
+        "time.sleep(100)\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    assert deq.Trainer(config, out=tmp_path / "asked").run(lambda row: False) is None
+    with pytest.raises(deq.Error, match="the training ended with status -15"):
+        deq.Trainer(config, out=tmp_path / "ended").run(lambda row: True)
+
+
+def test_settings_may_be_numbers_of_numpys(config, tmp_path):
+    numpy = pytest.importorskip("numpy")
+    settings = {"train.epochs": numpy.int64(1), "train.lr": numpy.float32(0.25), "train.eval_budgets": [torch.tensor(2)]}
+    trainer = deq.Trainer(config, out=tmp_path / "run", settings=settings)
+    assert trainer.run()["step"] == 8
+    written = (tmp_path / "run" / "config.toml").read_text()
+    assert "lr = 0.25\n" in written and "eval_budgets = [2]\n" in written
+    with pytest.raises(TypeError, match="a setting is a ndarray"):
+        deq.Trainer(config, settings={"train.lr": numpy.ones(2)})
+
+
 def test_bad_input_is_one_sentence(config, tmp_path):
     def trainer(**settings):
         return deq.Trainer(config, out=tmp_path / "run", settings=settings)

@@ -56,6 +56,14 @@ def test_options_have_the_defaults_of_their_stub(name):
             assert default == actual[field], field
 
 
+@pytest.mark.parametrize("name", OPTIONS)
+def test_options_have_the_words_of_their_stub(name):
+    for member in CLASSES[name].body:
+        if isinstance(member, ast.FunctionDef) and isinstance(getattr(getattr(_core, name), member.name), property):
+            shown, _, _ = getattr(_core, name).__dict__[member.name].__doc__.partition("Default: ")
+            assert shown.strip() == (ast.get_docstring(member) or ""), member.name
+
+
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory):
     """What the type checker knows of torch, which takes it most of a minute to find out."""
@@ -73,6 +81,19 @@ def test_the_package_passes_its_type_checker(cache):
     assert result.returncode == 0, result.stdout + result.stderr
 
 
+CELL = """
+class Own(deq.Cell):
+    def initial_state(self, x: torch.Tensor) -> torch.Tensor:
+        return x.new_zeros(len(x), 3)
+
+    def prepare(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return x + y, None
+
+    def step(self, z: torch.Tensor, sum: torch.Tensor, nothing: None) -> torch.Tensor:
+        return torch.tanh(z + sum)
+"""
+
+
 def test_a_users_mistakes_are_found_by_their_type_checker(cache, tmp_path):
     program = tmp_path / "program.py"
     program.write_text(
@@ -81,6 +102,9 @@ def test_a_users_mistakes_are_found_by_their_type_checker(cache, tmp_path):
         "deq.Anderson(tol=1e-4)\n"
         "deq.Equilibrium(torch.add, solver=deq.Anderson())\n"
         "deq.Equilibrium(torch.add, on_failure='throw')\n"
+        "layer(torch.zeros(2, 2)).repport\n"
+        "deq.models.MDEQ()(torch.zeros(1, 3, 8, 8)).logitz\n"
+        + CELL
     )
     packages = str(pathlib.Path(deq.__file__).parents[1])
     # An installed package is found by itself, and mypy refuses to be told of it.
@@ -94,7 +118,7 @@ def test_a_users_mistakes_are_found_by_their_type_checker(cache, tmp_path):
         timeout=280,
     )
     lines = sorted({int(number) for number in re.findall(r"program\.py:(\d+): error", result.stdout)})
-    assert lines == [3, 4, 5], result.stdout + result.stderr
+    assert lines == [3, 4, 5, 6, 7], result.stdout + result.stderr
 
 
 def test_one_release_of_torch_is_named_everywhere():

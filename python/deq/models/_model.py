@@ -12,6 +12,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from deq import _core
+from deq._pass_checks import refuse_transforms, require_plan
 from deq._replay import ReplayNotice
 from deq._shared import Shared
 from deq._core import EquilibriumOptions, EquilibriumPlan
@@ -55,6 +56,12 @@ class Model(Shared):
     def train(self, mode: bool = True) -> Self:
         self.core.train(mode)
         return super().train(mode)
+
+    def _plan_of_pass(self, plan: Optional[EquilibriumPlan]) -> EquilibriumPlan:
+        """Its own, or else the model's."""
+        refuse_transforms()
+        require_plan(plan)
+        return plan or self.plan
 
     def config(self) -> dict[str, Any]:
         """The options that make such a model again, as plain values."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Optional, Union
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Union
 
 from torch import Tensor
 from typing_extensions import Self
@@ -45,9 +45,12 @@ class MDEQ(Model):
     def forward(self, images: Tensor, plan: Optional[EquilibriumPlan] = None) -> ImageOutput:
         """Scores of images [B, image_channels, H, W]."""
         self._require_shared()
-        output = ImageOutput(*self.core.forward(images, plan or self.plan))
+        output = ImageOutput(*self.core.forward(images, self._plan_of_pass(plan)))
         self._notice.look_at(output.equilibrium)
         return output
+
+    if TYPE_CHECKING:
+        __call__ = forward
 
 
 class MonotoneDEQ(Model):
@@ -61,9 +64,12 @@ class MonotoneDEQ(Model):
     def forward(self, images: Tensor, plan: Optional[EquilibriumPlan] = None) -> ImageOutput:
         """Scores of images [B, image_channels, image_size, image_size]."""
         self._require_shared()
-        output = ImageOutput(*self.core.forward(images, plan or self.plan))
+        output = ImageOutput(*self.core.forward(images, self._plan_of_pass(plan)))
         self._notice.look_at(output.equilibrium)
         return output
+
+    if TYPE_CHECKING:
+        __call__ = forward
 
 
 class ExplicitClassifier(Model):
@@ -76,6 +82,9 @@ class ExplicitClassifier(Model):
         """Scores [B, classes] of images [B, 3, H, W]."""
         self._require_shared()
         return self.core.forward(images)
+
+    if TYPE_CHECKING:
+        __call__ = forward
 
 
 class ResNet(ExplicitClassifier):

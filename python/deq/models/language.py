@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Optional, Union
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Union
 
 from torch import Tensor
 
@@ -80,10 +80,13 @@ class EquilibriumLanguageModel(LanguageModel):
         """Reads tokens [B, T], and with targets gives the cost of each. `capacity` positions are remembered: give
         the `memory` of one output to the next call."""
         self._require_shared()
-        hidden, after, equilibrium = self.core.read(tokens, capacity, list(memory), plan or self.plan)
+        hidden, after, equilibrium = self.core.read(tokens, capacity, list(memory), self._plan_of_pass(plan))
         self._notice.look_at(equilibrium)
         nll = None if targets is None else self.core.cost(hidden, targets)
         return TextOutput(hidden, nll, tuple(after), equilibrium)
+
+    if TYPE_CHECKING:
+        __call__ = forward
 
 
 class DEQTransformer(EquilibriumLanguageModel):
@@ -143,6 +146,9 @@ class ExplicitLanguageModel(LanguageModel):
             return TextOutput(hidden, None, tuple(after), None)
         nll, hidden, after, penalty = self.core.forward(tokens, targets, capacity, list(memory))
         return TextOutput(hidden, nll, tuple(after), None, penalty)
+
+    if TYPE_CHECKING:
+        __call__ = forward
 
 
 class TransformerXL(ExplicitLanguageModel):

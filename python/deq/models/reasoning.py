@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional
+from typing import TYPE_CHECKING, NamedTuple, Optional
 
 import torch
 from torch import Tensor
@@ -59,9 +59,12 @@ class Reasoner(Model):
         before; without one they are new."""
         self._require_shared()
         state = list(self.start_of(tokens) if start is None else start)
-        output = ReasonerOutput(*self.core.forward(tokens, state, plan or self.plan))
+        output = ReasonerOutput(*self.core.forward(tokens, state, self._plan_of_pass(plan)))
         self._notice.look_at(output.equilibrium)
         return output
+
+    if TYPE_CHECKING:
+        __call__ = forward
 
     @torch.no_grad()
     def solve(
@@ -75,7 +78,7 @@ class Reasoner(Model):
         `breadth` starts, of which for every puzzle the one counts that settled most."""
         if breadth < 1 or (breadth > 1 and self.options.start == "fixed"):
             raise _core.Error(f"solve: breadth is {breadth}, must be ≥ 1, and 1 unless start is 'random'")
-        how = _solved(plan or self.plan)
+        how = _solved(self._plan_of_pass(plan))
         before = self.training
         self.eval()
         try:
@@ -94,8 +97,8 @@ class Reasoner(Model):
 
     def _settle(self, tokens: Tensor, how: EquilibriumPlan, generator: Optional[torch.Generator]) -> ReasonerAnswer:
         output = self(tokens, self.start_of(tokens, generator), how)
-        residuals = [sample.relative for sample in output.equilibrium.report.samples]
-        return ReasonerAnswer(output.logits.argmax(-1), output.settled, output.settled.new_tensor(residuals))
+        residuals = output.equilibrium.report.relative.to(output.settled)
+        return ReasonerAnswer(output.logits.argmax(-1), output.settled, residuals)
 
 
 def _solved(plan: EquilibriumPlan) -> EquilibriumPlan:
