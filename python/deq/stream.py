@@ -18,15 +18,16 @@ class Stream:
 
     Each solve begins where the one before ended, sample by sample; it begins at the layer's own start at first, where
     inputs have another shape, type or device, and for samples whose last solve stagnated, diverged or was not finite.
-    Without gradients; the layer must be in eval mode. With `compare_every`, one in so many inputs is solved from the
-    layer's own start as well, to know what is saved. Serves one stream, one thread."""
+    Without gradients; the layer must be in eval mode. With `extrapolate`, from 0 to 1, a solve begins so much further along
+    the way from the last but one equilibrium to the last: for inputs that go on moving as they did. With `compare_every`, one
+    in so many inputs is solved from the layer's own start as well, to know what is saved. Serves one stream, one thread."""
 
-    def __init__(self, layer: Equilibrium, *, compare_every: int = 0) -> None:
+    def __init__(self, layer: Equilibrium, *, compare_every: int = 0, extrapolate: float = 0.0) -> None:
         if not isinstance(layer, Equilibrium):
             raise TypeError(f"layer is a {type(layer).__name__}, must be a deq.Equilibrium")
         self.layer = layer
         self._solved = layer._current()
-        self._stream = _core.LayerStream(self._solved, compare_every)
+        self._stream = _core.LayerStream(self._solved, compare_every, extrapolate)
 
     @outside_of_compilers
     def next(self, *inputs: Tensor) -> Equilibrated:

@@ -145,17 +145,6 @@ std::vector<torch::Tensor> other_leaves(const Equilibrated& eq, const Inputs& in
   return found;
 }
 
-bool reaches_anything(const Equilibrated& eq) {
-  const auto z = eq.linearization().z();
-  bool found = false;
-  walk(eq.state, [&](const std::shared_ptr<Node>& node) {
-    const auto* leaf = dynamic_cast<const torch::autograd::AccumulateGrad*>(node.get());
-    found = found || is_pythons(*node) || (leaf != nullptr && !leaf->variable.is_same(z));
-    return !found;
-  });
-  return found;
-}
-
 bool has_node(const std::vector<torch::Tensor>& tensors, const Inputs& inputs,
               const std::string& name) {
   const auto ends = ends_at(inputs);

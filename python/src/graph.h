@@ -24,11 +24,6 @@ void tell_of_adjoint(const Equilibrated& eq, const py::object& function);
 std::vector<torch::Tensor> other_leaves(const Equilibrated& eq, const Inputs& inputs,
                                         const std::vector<torch::Tensor>& known);
 
-/// Whether backward() through an evaluated pass would reach anything besides the point at which f
-/// was linearised. A function of Python's, such as a checkpoint, may reach what the graph does not
-/// show.
-bool reaches_anything(const Equilibrated& eq);
-
 /// Whether the graph from `inputs` to these tensors has a node of Python's with `name` in its name.
 bool has_node(const std::vector<torch::Tensor>& tensors, const Inputs& inputs,
               const std::string& name);

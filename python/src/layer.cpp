@@ -92,9 +92,6 @@ class Layer {
                                        .plan = own_plan != nullptr ? &plan.plan() : nullptr,
                                        .solver = solver,
                                        .callback = callback});
-    if (plan.linearises() && !eq.replayed() && eq.z().requires_grad() && !reaches_anything(eq)) {
-      for (auto& part : eq.state) part = part.detach();
-    }
     plan.raise_failures(eq);
     return eq;
   }
@@ -116,10 +113,8 @@ class Layer {
 /// Warm starts of a layer around an f in Python.
 class LayerStream {
  public:
-  LayerStream(const Layer& layer, int64_t compare_every)
-      : layer_(layer.equilibrium()),
-        plan_(layer.options()),
-        stream_(layer_, {.compare_every = compare_every}) {}
+  LayerStream(const Layer& layer, const StreamOptions& options)
+      : layer_(layer.equilibrium()), plan_(layer.options()), stream_(layer_, options) {}
 
   Equilibrated next(const Inputs& inputs, bool training) {
     if (layer_->is_training() != training) layer_->train(training);
@@ -303,7 +298,11 @@ void bind_layer(py::module_& module) {
       });
 
   py::class_<LayerStream>(module, "LayerStream")
-      .def(py::init<const Layer&, int64_t>(), py::arg("layer"), py::arg("compare_every"))
+      .def(py::init([](const Layer& layer, int64_t compare_every, double extrapolate) {
+             return std::make_unique<LayerStream>(
+                 layer, StreamOptions{.compare_every = compare_every, .extrapolate = extrapolate});
+           }),
+           py::arg("layer"), py::arg("compare_every"), py::arg("extrapolate"))
       .def(
           "next",
           [](LayerStream& stream, const Inputs& inputs, bool training) {

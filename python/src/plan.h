@@ -30,11 +30,6 @@ class PythonPlan {
   bool takes_products() const {
     return solves_adjoint() || std::holds_alternative<Truncated>(options_.gradient);
   }
-  /// Whether an evaluated pass with gradients is linearised at once.
-  bool linearises() const {
-    return takes_products() || std::holds_alternative<JacobianFree>(options_.gradient) ||
-           std::holds_alternative<Shine>(options_.gradient);
-  }
   /// Whether backward() can fail.
   bool tests_adjoint() const {
     return solves_adjoint() || std::holds_alternative<Reversible>(options_.gradient);

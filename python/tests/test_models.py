@@ -95,6 +95,25 @@ def test_mdeq_gives_the_authors_gradients(mdeq):
     assert_gradients(model, fixture.below("train.grad."), 1e-8)
 
 
+@pytest.mark.parametrize(
+    "make, shape",
+    [
+        (lambda **how: models.MDEQ(channels=[8, 8], head_channels=[2, 2], dropout=0.0, **how), (4, 3, 8, 8)),
+        (lambda **how: models.MonotoneDEQ(image_size=8, channels=[4], **how), (4, 3, 8, 8)),
+    ],
+)
+def test_classifiers_start_from_another_equilibrium(make, shape):
+    model = make(forward=deq.Picard(max_evals=30, rtol=1e-3)).eval()
+    images = torch.randn(shape)
+    with torch.no_grad():
+        cold = model(images)
+        warm = model(images, start=cold.equilibrium.state)
+        assert warm.equilibrium.report.evaluations < cold.equilibrium.report.evaluations
+        torch.testing.assert_close(warm.logits, cold.logits, rtol=0.02, atol=0.02)
+        with pytest.raises(deq.Error, match="the start is"):
+            model(images, start=[part[:, :1] for part in cold.equilibrium.state])
+
+
 def test_models_predict_where_solves_begin():
     images = models.MDEQ(channels=[8, 8], head_channels=[2, 2], dropout=0.0, predicted_start=True)
     words = models.DEQTransformer(

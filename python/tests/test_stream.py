@@ -79,3 +79,12 @@ def test_misuse_is_said_in_one_sentence(layer):
         deq.Stream(layer.train()).next(pictures(1)[0])
     with pytest.raises(TypeError, match="input 0 is a int, must be a tensor"):
         deq.Stream(layer.eval()).next(3)
+
+
+def test_a_start_may_follow_the_way_of_the_last_two(layer):
+    plain, following = deq.Stream(layer), deq.Stream(layer, extrapolate=1.0)
+    for picture in pictures(6):
+        torch.testing.assert_close(following.next(picture).z, plain.next(picture).z, rtol=1e-8, atol=1e-8)
+    assert following.cost.evaluations < plain.cost.evaluations
+    with pytest.raises(deq.Error, match=r"stream: extrapolate = 2, must be in \[0, 1\]"):
+        deq.Stream(layer, extrapolate=2.0)

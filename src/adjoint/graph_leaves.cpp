@@ -73,7 +73,7 @@ bool leads_beyond(const torch::Tensor& value, const torch::Tensor& z) {
   bool found = false;
   const auto own = gradient_edge(z).function;
   walk(value, [&](const Edge& edge) {
-    found = found || (edge.function != own && edge.function->num_outputs() == 0);
+    found = found || (edge.function != own && !edge.function->is_traceable());
     return !found;
   });
   return found;

@@ -14,7 +14,8 @@ void require_no_hooks(const std::vector<torch::Tensor>& leaves, const char* wher
 /// Where a function's evaluation begins: what autograd notes from now on, on this thread, is its.
 uint64_t graph_begins();
 
-/// Whether the graph of `value` leads to anything but `z`, a leaf.
+/// Whether the graph of `value` may lead to anything but `z`, a leaf. A function that is not one of
+/// torch's own, such as a checkpoint, may reach what the graph does not show.
 bool leads_beyond(const torch::Tensor& value, const torch::Tensor& z);
 
 /// What the graph of `value` reaches, except by way of `stops`: leaves, and stand-ins for tensors

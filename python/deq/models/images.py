@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Union
 
 from torch import Tensor
@@ -42,10 +43,13 @@ class MDEQ(Model):
         return cls(**{**mdeq_preset(name).to_dict(), **options})
 
     @outside_of_compilers
-    def forward(self, images: Tensor, plan: Optional[EquilibriumPlan] = None) -> ImageOutput:
-        """Scores of images [B, image_channels, H, W]."""
+    def forward(
+        self, images: Tensor, plan: Optional[EquilibriumPlan] = None, start: Optional[Sequence[Tensor]] = None
+    ) -> ImageOutput:
+        """Scores of images [B, image_channels, H, W]. The solve begins at `start`, such as the `equilibrium.state` of similar
+        images, or else at the model's own."""
         self._require_shared()
-        output = ImageOutput(*self.core.forward(images, self._plan_of_pass(plan)))
+        output = ImageOutput(*self.core.forward(images, self._plan_of_pass(plan), list(start or ())))
         self._notice.look_at(output.equilibrium)
         return output
 
@@ -61,10 +65,12 @@ class MonotoneDEQ(Model):
     core: _core.MonotoneClassifier
 
     @outside_of_compilers
-    def forward(self, images: Tensor, plan: Optional[EquilibriumPlan] = None) -> ImageOutput:
-        """Scores of images [B, image_channels, image_size, image_size]."""
+    def forward(
+        self, images: Tensor, plan: Optional[EquilibriumPlan] = None, start: Optional[Sequence[Tensor]] = None
+    ) -> ImageOutput:
+        """Scores of images [B, image_channels, image_size, image_size], from `start` as MDEQ's."""
         self._require_shared()
-        output = ImageOutput(*self.core.forward(images, self._plan_of_pass(plan)))
+        output = ImageOutput(*self.core.forward(images, self._plan_of_pass(plan), list(start or ())))
         self._notice.look_at(output.equilibrium)
         return output
 
