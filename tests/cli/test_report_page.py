@@ -220,7 +220,7 @@ class Curves(PageTest):
           await new Promise((resume) => { setTimeout(resume, 500); });
           return [before, state(), document.querySelector('[data-over="seconds"]').getAttribute('aria-pressed')];
         }""")
-        self.assertEqual(over, [["step", [4, 8]], ["seconds of training", [1, 2]], "true"])
+        self.assertEqual(over, [["step", [4, 8]], ["seconds, validations included", [1, 2]], "true"])
 
     def test_ten_runs_have_ten_colours(self):
         self.report(**{f"run{k}": [train_line(5), valid_line(5)] for k in range(10)})
