@@ -221,6 +221,19 @@ class Signals(ResumeTest):
         self.deq("eval", "run", "--json", *settings(solver__forward__max_evals=10))
 
 
+    def test_a_signal_after_the_last_step_does_not_spoil_the_report(self):
+        def one(index):
+            run = f"run-{index}"
+            process = self.start(*command("plain", run))
+            metrics = self.folder / run / "metrics.jsonl"
+            wait_until(lambda: metrics.exists() and f'"step":{STEPS},"epoch":4,"split":"valid"'.encode() in metrics.read_bytes(),
+                       "the last line")
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=HANGS)
+            self.assertEqual(process.returncode, 0)
+            self.assertTrue((self.folder / run / "report.html").is_file())
+        in_pairs(one, range(6))
+
     def test_a_validation_is_given_up_and_made_again(self):
         # One of minutes, after steps of an instant: a wide layer whose ρ is measured densely.
         slow = settings(train__steps=2, train__eval_every_steps=1, data__train_samples=128, data__valid_samples=20000,
