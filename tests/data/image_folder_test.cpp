@@ -197,7 +197,8 @@ TEST_F(Folder, ImagesThatCannotBeReadAreLeftOutOfMemory) {
   put_file(root_ / "zoo" / "z.png", encode_png(smooth_image(33, 50, 77)));
   put_file(root_ / "zoo" / "zz.png", "no image");
   const ImageFolder set(root_);
-  EXPECT_THAT([&] { decode_all(set); }, ThrowsMessage<Error>(HasSubstr("ant/0.png cannot be read")));
+  EXPECT_THAT([&] { decode_all(set); },
+              ThrowsMessage<Error>(HasSubstr("ant/0.png cannot be read")));
   std::vector<UnreadableImage> left_out;
   const auto all = decode_all(set, &left_out);
   ASSERT_EQ(left_out.size(), 2U);

@@ -172,7 +172,9 @@ TEST_F(TrainerTest, GivesUpAValidationAndMakesItAgain) {
     int64_t step = 0;
     {
       TrainingRun first(config, make(name));
-      first.interrupted = [asked = int64_t{0}, stop]() mutable { return ++asked == stop ? SIGTERM : 0; };
+      first.interrupted = [asked = int64_t{0}, stop]() mutable {
+        return ++asked == stop ? SIGTERM : 0;
+      };
       end = first.trainer.run();
       validations = first.of("valid").size();
       step = first.trainer.step();

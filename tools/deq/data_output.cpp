@@ -61,10 +61,11 @@ std::string key_of(ImageLayout layout) {
 
 void print_split(const ImageCheck::Split& split, ImageLayout layout) {
   const auto& [name, summary] = split;
-  std::cout << fmt::format("{}{}, {}, {}\n", name.empty() ? "" : name + ": ",
-                           count_text(summary.images, "image", "images"),
-                           layout == ImageLayout::Masks ? "each with a mask" : classes_text(summary),
-                           bytes_text(summary.bytes));
+  std::cout << fmt::format(
+      "{}{}, {}, {}\n", name.empty() ? "" : name + ": ",
+      count_text(summary.images, "image", "images"),
+      layout == ImageLayout::Masks ? "each with a mask" : classes_text(summary),
+      bytes_text(summary.bytes));
   if (!summary.channels.empty()) {
     std::cout << fmt::format("  size       {}\n  channels   {}\n", sizes_text(summary),
                              channels_text(summary));
@@ -158,8 +159,8 @@ std::string suggested_config(const ImageCheck& check, const std::string& path) {
   return fmt::format(
       "[data]\nformat = \"{}\"\npath = {}\ntransform = \"{}\"\nimage_size = {}\n\n"
       "[model]\nclasses = {}\n",
-      format_key(check.found.layout), quoted,
-      small ? "cifar10" : "imagenet", small ? size.height : 224, summary.classes.size());
+      format_key(check.found.layout), quoted, small ? "cifar10" : "imagenet",
+      small ? size.height : 224, summary.classes.size());
 }
 
 }  // namespace deq::lab::cli

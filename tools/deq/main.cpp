@@ -58,8 +58,8 @@ void require_known_command(const CLI::App& program, int argc, char** argv) {
   const auto* app = &program;
   std::string path;
   if (argc > 1 && argv[1][0] == '-' && program.get_option_no_throw(argv[1]) == nullptr) {
-    throw deq::lab::UsageError(
-        fmt::format("{}\nRun `deq --help` for what there is.", unknown_option("deq", program, argv[1])));
+    throw deq::lab::UsageError(fmt::format("{}\nRun `deq --help` for what there is.",
+                                           unknown_option("deq", program, argv[1])));
   }
   for (int i = 1; i < argc && argv[i][0] != '-'; ++i) {
     std::vector<std::string_view> names;
@@ -114,8 +114,7 @@ int run_program(int argc, char** argv) {
   deq::lab::cli::add_bench(program);
   deq::lab::cli::add_doctor(program);
   const auto out_of_memory = [&program](const std::string& text) {
-    const bool trains =
-        program.got_subcommand("train") || program.got_subcommand("reproduce");
+    const bool trains = program.got_subcommand("train") || program.got_subcommand("reproduce");
     return deq::lab::cli::out_of_memory(text, trains);
   };
   try {

@@ -74,7 +74,7 @@ std::string fault_of(rp::Data data, const std::string& folder) {
 
 /// Before hours of training, everything that is missing is named at once.
 void require_all_data(const std::vector<PlannedRun>& runs, const rp::Exhibit& exhibit,
-                  const rp::Catalogue& catalogue) {
+                      const rp::Catalogue& catalogue) {
   std::set<std::string> seen;
   std::string faults;
   for (const auto& run : runs) {

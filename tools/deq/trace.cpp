@@ -53,8 +53,8 @@ void Trace::begin(const torch::Device& device) {
 void Trace::write() {
   running_ = false;
   const auto target = fs::absolute(path_);
-  const auto temporary = target.parent_path() /
-                         fmt::format(".{}.tmp.{}", target.filename().string(), ::getpid());
+  const auto temporary =
+      target.parent_path() / fmt::format(".{}.tmp.{}", target.filename().string(), ::getpid());
   torch::autograd::profiler::disableProfiler()->save(temporary.string());
   std::error_code code;
   const bool whole = is_whole(temporary);

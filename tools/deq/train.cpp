@@ -46,8 +46,8 @@ TrainingJob job_of(const TrainArguments& arguments) {
     require<UsageError>(!arguments.config.empty(),
                         "train needs a CONFIG, or --resume RUN; see deq train --help");
     job.experiment = read_experiment(arguments.config, arguments.overrides);
-    job.folder = arguments.out.empty() ? free_run_folder(job.experiment.name)
-                                       : without_slash(arguments.out);
+    job.folder =
+        arguments.out.empty() ? free_run_folder(job.experiment.name) : without_slash(arguments.out);
   } else {
     require_only_data_moves(arguments.overrides);
     require_run(arguments.resume);

@@ -158,7 +158,7 @@ TrainingResult train(const TrainingJob& job) {
   };
   TracedSteps traced(job.trace, device, steps_with_pretraining(job.experiment.recipe.train));
   auto end = TrainingEnd::Finished;
-  int64_t steps = 0;  // of the whole training
+  int64_t steps = 0;              // of the whole training
   std::unique_ptr<RunLock> lock;  // of the main rank
   world->run([&] {
     if (world->is_main() && job.start == Start::Resumed) {
@@ -194,7 +194,7 @@ TrainingResult train(const TrainingJob& job) {
     }
     const auto left = trainer.step() < steps ? std::string() : nothing_left(trainer);
     end = trainer.run();
-    if (!left.empty() && world->is_main()) say(left);
+    if (end == TrainingEnd::Finished && !left.empty() && world->is_main()) say(left);
   });
   if (end == TrainingEnd::Interrupted) {
     if (world->is_main()) {

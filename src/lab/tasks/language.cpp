@@ -47,10 +47,10 @@ struct WordTally {
 };
 
 Corpus open_corpus(const TextData& data, std::vector<std::string>& warnings) {
-  return Corpus(data.path,
-                {.vocabulary = {.max_words = data.max_words.value_or(0),
-                                .min_count = data.min_count},
-                 .warn = [&warnings](const std::string& line) { warnings.push_back(line); }});
+  return Corpus(
+      data.path,
+      {.vocabulary = {.max_words = data.max_words.value_or(0), .min_count = data.min_count},
+       .warn = [&warnings](const std::string& line) { warnings.push_back(line); }});
 }
 
 /// A stream of one word has nothing to predict. `words` says which they are.

@@ -4,7 +4,8 @@
 
 namespace deq::lab {
 
-/// Comes out of work that was given up. No std::exception: a recording would take one for a refusal.
+/// Comes out of work that was given up. No std::exception: a recording would take one for a
+/// refusal.
 struct GivenUp {};
 
 /// While one exists, what solves on this thread, and whatever calls check_interruption(), throws

@@ -13,10 +13,10 @@ inline constexpr const char* kTrainingStateKey = "training_state";
 /// step, and so is the loader's position: the step stands for them.
 struct TrainingState {
   int64_t step = 0;
-  double seconds = 0;   ///< since the training began, as far as it ran
+  double seconds = 0;             ///< since the training began, as far as it ran
   double seconds_validating = 0;  ///< of these
-  double lr_scale = 1;  ///< below 1 after the run had to go back
-  int64_t skipped = 0;  ///< steps whose loss or gradient was not finite
+  double lr_scale = 1;            ///< below 1 after the run had to go back
+  int64_t skipped = 0;            ///< steps whose loss or gradient was not finite
   int64_t skipped_in_a_row = 0;
   int64_t rollbacks = 0;  ///< how often the run went back
   std::optional<double> best{};

@@ -30,9 +30,7 @@ CLI::App* add_subject(CLI::App& bench, const char* name, const char* what,
   command
       ->add_option_function<std::string>(
           "--precision",
-          [arguments](const std::string& chosen) {
-            arguments->precision = kPrecisions.at(chosen);
-          },
+          [arguments](const std::string& chosen) { arguments->precision = kPrecisions.at(chosen); },
           "of the products")
       ->default_str("float32")
       ->check(CLI::IsMember({"float32", "tf32", "bfloat16", "float64"}));

@@ -16,8 +16,8 @@ struct MaskedFiles {
   std::filesystem::path image, mask;
 };
 
-/// Those that MaskFolder takes, in its order, whether their masks are there or not. UsageError where
-/// there is no image, or where two would have the same mask.
+/// Those that MaskFolder takes, in its order, whether their masks are there or not. UsageError
+/// where there is no image, or where two would have the same mask.
 std::vector<MaskedFiles> masked_files(const std::filesystem::path& root);
 
 /// The mask of an image of this size. An Error that names it where it is of another one, has other
