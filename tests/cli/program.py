@@ -13,7 +13,7 @@ CONFIG = SOURCE / "configs/paper/synthetic.toml"
 SHORT = ["--set", "train.epochs=2", "--set", "data.train_samples=256", "--set", "data.valid_samples=64"]
 
 # What two runs of the same training may differ in.
-TIMINGS = ("seconds", "samples_per_s", "peak_memory_mib")
+TIMINGS = ("seconds", "train_seconds", "samples_per_s", "peak_memory_mib")
 
 # Of the randomised tests: the same number as in tests/support/seed.cpp.
 SEED = int(os.environ.get("DEQ_TEST_SEED") or 20210713)

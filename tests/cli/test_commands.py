@@ -5,6 +5,8 @@ import json
 import os
 import pty
 import re
+import resource
+import signal
 import subprocess
 import unittest
 
@@ -73,12 +75,25 @@ class Train(ProgramTest):
             self.assertEqual(result["run"], expected)
 
     def test_a_trace_of_some_steps(self):
-        self.train("run", *settings(train__batch_size=4), "--trace", "steps.json")
+        traced = self.deq("train", CONFIG, *SHORT, *settings(train__batch_size=4), "--out", "run", "--json", "--trace", "steps.json")
+        self.assertEqual(traced.stderr, "")  # the profiler's own lines are no errors
         names = {event["name"] for event in json.loads((self.folder / "steps.json").read_text())["traceEvents"]}
         self.assertIn("deq::observe", names)  # a solver's pass
         short = self.deq("train", CONFIG, *SHORT, "--out", "short", "--trace", "none.json")
         self.assertIn("ended before there was a step to trace", short.stderr)
         self.assertFalse((self.folder / "none.json").exists())
+
+    def test_a_trace_that_finds_no_room(self):
+        def little_room():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))
+
+        (self.folder / "steps.json").write_text("mine")
+        result = self.deq("train", CONFIG, *SHORT, *settings(train__batch_size=4), "--out", "run", "--json", "--trace",
+                          "steps.json", status=1, preexec_fn=little_room)
+        self.assertEqual(result.stderr, "deq: cannot write the trace steps.json\n")
+        self.assertEqual((self.folder / "steps.json").read_text(), "mine")
+        self.assertEqual({path.name for path in self.folder.iterdir()}, {"steps.json", "run"})
 
     def test_a_trace_begins_after_the_last_step_that_may_be_unrolled(self):
         # 60 steps after 32, of which about 16 are unrolled.

@@ -222,7 +222,7 @@ class Prepare(DataTest):
         (self.folder / "text.tar.gz").write_text("hello")
         self.archive("empty.tar", [("readme.txt", b"x")], "w")
         for name in ("half.tar.gz", "text.tar.gz", "empty.tar"):
-            self.assertIn(name, self.refused("data", "prepare", name, "out", status=1))
+            self.assertIn(name, self.refused("data", "prepare", name, "new/newer/out", status=1))
         self.assertIn("nowhere.tar", self.refused("data", "prepare", "nowhere.tar", "out"))
         self.assertIn("set", self.refused("data", "prepare", "whole.tar.gz", "set"))
 
@@ -411,7 +411,7 @@ class Text(ProgramTest):
 
     def test_cutoffs_of_a_larger_text(self):
         config = self.folder / "config.toml"
-        config.write_text('experiment = "language"\n[data]\npath = "text"\n[model]\ncutoffs = [2, 5000]\n')
+        config.write_text('experiment = "language"\n[data]\npath = "text"\neval_streams = 1\n[model]\ncutoffs = [2, 5000]\n')
         message = self.deq("train", config, "--out", "run", status=2).stderr
         self.assert_one_sentence(message)
         self.assertFalse((self.folder / "run").exists())

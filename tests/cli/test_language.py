@@ -300,6 +300,66 @@ class Misuse(LanguageTest):
             self.assertIn("train.txt", message)
             self.assertFalse((self.folder / "run").exists())
 
+    def test_texts_that_cannot_be_evaluated_are_refused_before_there_is_a_run(self):
+        (self.folder / "short").mkdir()
+        for split, words in (("train", "w00 w01\n" * 400), ("valid", "w00\n")):
+            (self.folder / f"short/{split}.txt").write_text(words)
+        (self.folder / "text/test.txt").unlink()
+        for setting, said in (
+                ("data.eval_split=test", "the corpus text has no test split: there is neither test.txt nor"),
+                ("data.eval_streams=5000", "data.eval_streams = 5000, must be at most half of the 600 words of the valid text"),
+                ("data.eval_words=2", "data.eval_streams = 4, must be at most half of the 2 words of the valid text "
+                                      "(data.eval_words = 2)"),
+                ("data.path=short", "data.eval_streams = 4, must be at most half of the 2 words of the valid text"),
+                ("train.batch_size=5000", "train.batch_size = 5000, must be at most half of the 8000 words of the train text")):
+            message = self.deq("train", self.config, "--set", setting, "--out", "run", status=2).stderr
+            self.assert_one_sentence(message)
+            self.assertIn(said, message)
+            self.assertFalse((self.folder / "run").exists())
+
+    def test_ranks_that_refuse_alike_say_so_once(self):
+        message = self.deq("train", self.config, "--set", "model.cutoffs=[20, 10]", "--nproc", 2, "--out", "run",
+                           status=2).stderr
+        said = [line for line in message.splitlines() if "warning" not in line]  # of too many processes
+        self.assertEqual(len(said), 1, message)
+        self.assertIn("cutoffs", said[0])
+        message = self.deq("train", self.config, "--set", "data.path=text2", "--nproc", 2, "--out", "run", status=2).stderr
+        self.assertEqual(message.count("text2 does not exist"), 1, message)
+        self.assertNotIn("rank", message)
+
+    def test_what_only_an_equilibrium_has(self):
+        network = self.folder / "xl.toml"
+        network.write_text('base = "rule.toml"\n[model]\nname = "transformer-xl"\nlayers = 2\nd_model = 24\n'
+                           'd_embed = 24\nheads = 2\nd_head = 12\nd_inner = 48\ndropout = 0.0\n')
+        for setting in ("train.start_noise=0.5", "jacobian.control.hold=rho"):
+            message = self.refused("train", network, "--set", setting, "--out", "run")
+            self.assertIn(setting.split("=")[0], message)
+            self.assertIn("has no equilibrium", message)
+        result = self.deq("train", network, *settings(train__steps=2, train__pretrain__steps=9), "--out", "run", "--json")
+        self.assertNotIn("pretraining", result.stdout + result.stderr)
+
+    def test_a_damaged_cache_is_made_anew_with_a_warning(self):
+        self.train_rule("run", *settings(train__steps=2))
+        for command in (["train", self.config, *settings(train__steps=2), "--out", "again", "--json"], ["eval", "run"]):
+            cache = self.folder / "text/.deq-cache/words/train.safetensors"
+            whole = cache.read_bytes()
+            cache.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+            self.assertIn("the cache is made anew, as it is damaged: text/.deq-cache", self.deq(*command).stderr)
+            self.assertEqual(cache.read_bytes(), whole)
+
+    def test_a_text_that_has_moved(self):
+        steps = ("--set", "train.steps=6", "--set", "train.checkpoints.every_steps=3")
+        self.train_rule("straight", *steps)
+        self.train_rule("run", *steps)
+        self.checkpoints("run")[-1].unlink()
+        (self.folder / "text").rename(self.folder / "moved")
+        self.assertIn("text does not exist", self.deq("train", "--resume", "run", status=2).stderr)
+        self.assertNotIn("moved", (self.folder / "run/config.toml").read_text())
+        self.deq("train", "--resume", "run", "--set", "data.path=moved", "--json")
+        self.assertEqual(self.weights("run"), self.weights("straight"))
+        self.assertIn('path = "moved"', (self.folder / "run/config.toml").read_text())
+        self.evaluate("run")
+
     def test_a_run_whose_text_has_changed(self):
         self.train_rule("run", *settings(train__steps=2))
         with open(self.folder / "text/train.txt", "a") as file:
@@ -312,7 +372,11 @@ class Misuse(LanguageTest):
     def test_generate_refuses_what_it_cannot_use(self):
         self.train_rule("run", *settings(train__steps=2))
         self.refused("generate", "nowhere", status=2)
-        self.refused("generate", "run", "--temperature", "0", status=2)
+        for temperature in ("0", "inf", "nan"):
+            self.assertIn("temperature is", self.refused("generate", "run", "--temperature", temperature, status=2))
+        for seed in ("-1", "18446744073709551616"):
+            message = self.deq("generate", "run", "--seed", seed, status=2).stderr
+            self.assertIn(f"--seed: must be a whole number, zero or above, not {seed}", message)
         self.deq("generate", "run", "--words", "0", status=2)
 
 

@@ -43,6 +43,44 @@ class CommandLine(ProgramTest):
             self.assertIn("--trace nowhere/trace.json: there is no folder", message)
             self.assertEqual(self.tree(), {})
 
+    def test_a_file_that_is_no_file(self):
+        (self.folder / "folder").mkdir()
+        os.mkfifo(self.folder / "pipe")
+        for name in ("folder", "pipe"):
+            for arguments in (["train", CONFIG, *SHORT, "--out", "run", "--trace", name],
+                              ["bench", "mdeq", "--trace", name], ["bench", "solvers", "--json", name]):
+                message = self.deq(*arguments, status=2).stderr
+                self.assert_one_sentence(message)
+                self.assertIn(f"{arguments[-2]}: cannot write {name}: it exists and is not a regular file", message)
+        self.assertEqual({str(path) for path in self.tree()}, {"folder", "pipe"})
+        self.assertTrue((self.folder / "pipe").is_fifo())
+
+    def test_numbers_for_a_file_in_no_folder(self):
+        message = self.deq("bench", "solvers", "--json", "nowhere/x.json", status=2).stderr
+        self.assertIn("--json nowhere/x.json: there is no folder", message)
+
+    def test_a_precision_is_a_name(self):
+        for name in ("half", "2"):
+            message = self.deq("bench", "mdeq", "--precision", name, status=2).stderr
+            self.assertIn(f"--precision: {name} not in {{float32,tf32,bfloat16,float64}}", message)
+
+    def test_numbers_beyond_all_bounds(self):
+        for arguments, said in ((["bench", "solvers", "--dim", "99999999999999"], "--dim: must be at most 1000000000"),
+                                (["data", "make", "sudoku", "out", "--train", "9223372036854775807"],
+                                 "--train: must be at most 1000000000"),
+                                (["demo", "--seed", "9223372036854775808"], "--seed: must be a whole number, zero or above"),
+                                (["data", "check", ".", "--show", "-1"], "--show: must be a whole number, zero or above")):
+            self.assertIn(said, self.deq(*arguments, status=2).stderr)
+        self.assertEqual(self.tree(), {})
+
+    def test_an_unknown_option_is_named_with_what_was_meant(self):
+        for arguments, said in ((["--versoin"], "deq has no option --versoin; did you mean --version?"),
+                                (["eval", "run", "--budget", "2"], "deq eval has no option --budget; did you mean --budgets?"),
+                                (["data", "check", ".", "--wings"], "deq data check has no option --wings\n")):
+            message = self.deq(*arguments, status=2).stderr
+            self.assertIn(said, message)
+            self.assertIn("--help", message)
+
 
 class Configuration(ProgramTest):
     def test_a_missing_file(self):
@@ -121,6 +159,12 @@ class Memory(ProgramTest):
             self.assertIn("out of memory", own)
             self.assertIn("train.batch_size", own)
             self.assertEqual(self.tree(), {})
+
+
+    def test_only_a_training_has_a_batch_to_lower(self):
+        own = self.deq("bench", "solvers", "--dim", "1000000000", "--batch", "65536", status=1).stderr
+        self.assertIn("out of memory", own)
+        self.assertNotIn("train.batch_size", own)
 
 
 class Numerics(ProgramTest):

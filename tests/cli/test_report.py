@@ -26,6 +26,17 @@ class ReportTest(ProgramTest):
         return self.runs(name)[0]
 
 
+class Title(ReportTest):
+    def test_one_that_looks_like_a_page(self):
+        write_run(self.folder / "run", [train_line(4), valid_line(4)])
+        title = "<!--<script>a</script>"
+        self.deq("report", "run", "--out", "page.html", "--title", title)
+        page = (self.folder / "page.html").read_text()
+        data = re.search(r'id="deq-data">(.*?)</script>', page, re.DOTALL)[1]
+        self.assertNotIn("<", data)
+        self.assertEqual(json.loads(data)["title"], title)
+
+
 class Environment(ReportTest):
     def test_a_run_says_what_it_was_trained_on_and_when(self):
         before = datetime.datetime.now(datetime.timezone.utc).replace(microsecond=0)

@@ -211,6 +211,13 @@ class Curves(PageTest):
             for tick in shown:
                 self.assertRegex(tick, r"^[0-9,]+$")
 
+    def test_evaluations_are_those_of_synthetic_runs(self):
+        self.report(gamma=[train_line(4), valid_line(4, mse=0.1, **{"nfe_to_1e-3.picard": 10.0})],
+                    images=[train_line(4), valid_line(4)])
+        bars = self.ask("page.html", "() => document.querySelector('#evaluations figure .plot').data.map((trace) => trace.x)")
+        for labels in bars:
+            self.assertEqual(labels, ["gamma"])
+
     def test_curves_over_seconds(self):
         self.report(run=[train_line(4), train_line(8)])
         over = self.ask("page.html", """async () => {
@@ -220,7 +227,7 @@ class Curves(PageTest):
           await new Promise((resume) => { setTimeout(resume, 500); });
           return [before, state(), document.querySelector('[data-over="seconds"]').getAttribute('aria-pressed')];
         }""")
-        self.assertEqual(over, [["step", [4, 8]], ["seconds of training", [1, 2]], "true"])
+        self.assertEqual(over, [["step", [4, 8]], ["seconds, validations included", [1, 2]], "true"])
 
     def test_ten_runs_have_ten_colours(self):
         self.report(**{f"run{k}": [train_line(5), valid_line(5)] for k in range(10)})

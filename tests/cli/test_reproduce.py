@@ -172,6 +172,15 @@ class WhatThereIs(ReproduceTest):
         (self.folder / "python/batches.meta").write_text("")
         self.assertIn("python holds the Python version of CIFAR-10", said("table3", "--cifar10", "python"))
         self.assertIn("file is no folder", said("fig3", "--text", "file"))
+        self.assertIn("empty is no corpus: there is neither train.txt nor wiki.train.tokens (name the folder with --text DIR)",
+                      said("fig3", "--text", "empty", "--dry-run"))
+        strange = 'b\\nooks"'
+        (self.folder / strange).mkdir()
+        self.assertIn(f"{strange} is no corpus", said("fig3", "--text", strange))
+        (self.folder / strange / "train.txt").write_text("a word\n")
+        self.assertIn(f"{strange} is no corpus: there is neither valid.txt", said("fig3", "--text", strange))
+        (self.folder / strange / "valid.txt").write_text("a word\n")
+        self.deq("reproduce", "fig3", "--text", strange, "--recipes", RECIPES, "--dry-run")
         self.assertIn("unknown key \"nonsense\"", said("fig5", "--set", "nonsense=1"))
         self.assertIn("nowhere", self.refused("reproduce", "fig5", "--recipes", "nowhere"))
         scale = self.deq("reproduce", "fig5", "--scale", "huge", status=2)

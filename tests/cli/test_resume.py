@@ -221,6 +221,37 @@ class Signals(ResumeTest):
         self.deq("eval", "run", "--json", *settings(solver__forward__max_evals=10))
 
 
+    def test_a_signal_after_the_last_step_does_not_spoil_the_report(self):
+        def one(index):
+            run = f"run-{index}"
+            process = self.start(*command("plain", run))
+            metrics = self.folder / run / "metrics.jsonl"
+            wait_until(lambda: metrics.exists() and f'"step":{STEPS},"epoch":4,"split":"valid"'.encode() in metrics.read_bytes(),
+                       "the last line")
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=HANGS)
+            self.assertEqual(process.returncode, 0)
+            self.assertTrue((self.folder / run / "report.html").is_file())
+        in_pairs(one, range(6))
+
+    def test_a_validation_is_given_up_and_made_again(self):
+        # One of minutes, after steps of an instant: a wide layer whose ρ is measured densely.
+        slow = settings(train__steps=2, train__eval_every_steps=1, data__train_samples=128, data__valid_samples=20000,
+                        train__batch_size=64, solver__forward__max_evals=2)
+        process = self.start("train", CONFIG, "--out", "run", *slow)
+        metrics = self.folder / "run/metrics.jsonl"
+        wait_until(lambda: metrics.exists() and b'"train"' in metrics.read_bytes(), "the first step")
+        process.send_signal(signal.SIGTERM)
+        _, stderr = process.communicate(timeout=HANGS)
+        self.assertEqual(process.returncode, 143)
+        self.assertIn("interrupted and saved", stderr)
+        self.assertEqual([line["split"] for line in self.metrics("run")], ["train"])
+        self.assertEqual(self.checkpoints("run")[-1].name, "step-000000001.safetensors")
+        self.resume("run")
+        self.assertEqual([(line["step"], line["split"]) for line in self.metrics("run")],
+                         [(1, "train"), (1, "valid"), (2, "train"), (2, "valid")])
+
+
 class FullDisk(ResumeTest):
     # Mounts a small disk that only the script sees, and runs the program until it is full, again
     # on the full disk, and once more when there is room.
@@ -442,6 +473,14 @@ class Misuse(ResumeTest):
         self.assertEqual(said, f"run: already finished, step {STEPS} of {STEPS}\n")
         self.assert_same_run("run", reference)
         self.assertEqual({path: path.read_bytes() for path in self.checkpoints("run")}, before)
+
+    def test_a_run_that_is_past_its_end_already(self):
+        shutil.copytree(self.folder / self.undisturbed(), self.folder / "run")
+        config = self.folder / "run/config.toml"
+        config.write_text(config.read_text().replace(f"steps = {STEPS}\n", "steps = 10\n"))
+        said = self.deq("train", "--resume", "run/").stderr
+        self.assertEqual(said, f"run: its checkpoint is of step {STEPS}, but its configuration asks for 10 steps only: "
+                               "nothing is left to train\n")
 
 
 if __name__ == "__main__":

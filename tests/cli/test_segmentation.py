@@ -147,6 +147,31 @@ class BadData(SegmentationTest):
         self.assertIn("images/03.png has no mask", message)
         self.assertIn("masks/03.png", message)
 
+    def test_check_knows_masks(self):
+        def checked(status):
+            return json.loads(self.deq("data", "check", "scenes", "--json", status=status).stdout)
+
+        whole = checked(0)
+        self.assertEqual((whole["format"], whole["problems"]), ("masks", []))
+        self.assertEqual([(split["split"], split["images"], split["classes"]) for split in whole["splits"]],
+                         [("train", TRAIN, {}), ("val", TEST, {})])
+        (self.folder / "scenes/train/masks/03.png").unlink()
+        (self.folder / "scenes/train/masks/04.png").write_bytes(palette_png([[0] * SIZE] * (SIZE + 1)))
+        (self.folder / "scenes/val/masks/01.png").write_bytes(png([[(0, 1, 2)] * SIZE] * SIZE))
+        (self.folder / "scenes/val/images/02.png").write_bytes(b"")
+        problems = checked(1)["problems"]
+        for problem, (path, reason) in zip(problems, (
+                ("train/images/03.png", "train/masks/03.png cannot be read"),
+                ("train/images/04.png", "masks/04.png is 16 × 17, must be 16 × 16"),
+                ("val/images/02.png", "the file is empty"),
+                ("val/images/01.png", "masks/01.png cannot be read: it has 3 channels")), strict=True):
+            self.assertEqual(problem["where"], path)
+            self.assertIn(reason, problem["what"])
+        text = self.deq("data", "summary", "scenes").stdout
+        self.assertIn("images with masks (experiment = \"segmentation\")", text)
+        self.assertIn(f"train: {TRAIN} images, each with a mask", text)
+        self.refused("data", "pack", "scenes", "packed")
+
     def test_a_mask_of_another_size_is_named(self):
         (self.folder / "scenes/train/masks/03.png").write_bytes(palette_png([[0] * SIZE] * (SIZE + 1)))
         self.assertIn("masks/03.png is 16 × 17, must be 16 × 16", self.failed())

@@ -216,6 +216,18 @@ class BadData(VisionTest):
         result = self.deq("train", self.config, *settings, "--out", "other", status=1)
         self.assertIn("003.png", result.stderr)
 
+    def test_a_damaged_image_is_skipped_where_all_are_kept_in_memory(self):
+        (self.folder / "images/train/red/003.png").write_bytes(b"nothing")
+        (self.folder / "images/test/green/000.png").write_bytes(b"")
+        (self.folder / "images/test/green/001.png").write_bytes(b"")
+        skipping = ("--set", "data.transform=cifar10", "--set", "train.epochs=1", "--set", "train.loader.unreadable=skip")
+        result = self.deq("train", self.config, *skipping, "--out", "run")
+        evaluated = self.deq("eval", "run")
+        for stderr in (result.stderr, evaluated.stderr):
+            self.assertIn("training images cannot be read and is left out; the first is red/003.png: it is neither JPEG",
+                          stderr)
+            self.assertRegex(stderr, r"2 of \d+ validation images cannot be read and are left out; the first is green/000.png")
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -190,5 +190,29 @@ TEST_F(Folder, ImagesOfOneSizeAreTakenIntoMemory) {
               ThrowsMessage<Error>(HasSubstr("zoo/y.png is 51 × 33, must be 50 × 33 as ")));
 }
 
+TEST_F(Folder, ImagesThatCannotBeReadAreLeftOutOfMemory) {
+  fs::remove_all(root_ / "bee");
+  fs::remove_all(root_ / "cat");
+  put_file(root_ / "ant" / "0.png", "");
+  put_file(root_ / "zoo" / "z.png", encode_png(smooth_image(33, 50, 77)));
+  put_file(root_ / "zoo" / "zz.png", "no image");
+  const ImageFolder set(root_);
+  EXPECT_THAT([&] { decode_all(set); },
+              ThrowsMessage<Error>(HasSubstr("ant/0.png cannot be read")));
+  std::vector<UnreadableImage> left_out;
+  const auto all = decode_all(set, &left_out);
+  ASSERT_EQ(left_out.size(), 2U);
+  EXPECT_EQ(left_out[0].name, "ant/0.png");
+  EXPECT_EQ(left_out[0].reason, "the file is empty");
+  EXPECT_EQ(left_out[1].name, "zoo/zz.png");
+  EXPECT_EQ(all.images.sizes(), (std::vector<int64_t>{7, 3, 33, 50}));
+  EXPECT_TRUE(all.images[6].equal(smooth_image(33, 50, 77)));
+  EXPECT_TRUE(all.labels.equal(torch::tensor({0, 0, 0, 0, 0, 0, 1}, torch::kInt64)));
+  for (const auto& entry : fs::directory_iterator(root_ / "ant")) put_file(entry.path(), "");
+  fs::remove_all(root_ / "zoo");
+  EXPECT_THAT([&] { decode_all(ImageFolder(root_), &left_out); },
+              ThrowsMessage<Error>(HasSubstr("no image can be read; of ")));
+}
+
 }  // namespace
 }  // namespace deq::lab

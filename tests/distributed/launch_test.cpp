@@ -114,6 +114,13 @@ TEST(Launch, SaysNothingOfAReaderThatIsGone) {
   }
 }
 
+// A rank that was asked for what cannot be has said so.
+TEST(Launch, SaysNothingOfMisuse) {
+  const auto result = launch_shell(2, "exit 2");
+  EXPECT_EQ(result.status, 2);
+  EXPECT_EQ(result.errors, "");
+}
+
 TEST(Launch, OfWhatDoesNotExist) {
   const auto result = launch(1, {"/nowhere/deq"});
   EXPECT_EQ(result.status, 127);

@@ -32,6 +32,20 @@ TEST(AtomicFolder, AppearsWholeOrNotAtAll) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder / "new"), {}), 1);
 }
 
+TEST(AtomicFolder, LeavesNoFolderThatItMadeToHoldIt) {
+  const test::TemporaryFolder folder;
+  fs::create_directories(folder / "old");
+  { const AtomicFolder abandoned(folder / "old/new/newer/out"); }
+  EXPECT_FALSE(fs::exists(folder / "old/new"));
+  EXPECT_TRUE(fs::exists(folder / "old"));
+  {
+    const AtomicFolder abandoned(folder / "new/newer/out");
+    write_file_atomically(folder / "new/of-another", "1");
+  }
+  EXPECT_FALSE(fs::exists(folder / "new/newer"));
+  EXPECT_EQ(read_file(folder / "new/of-another"), "1");
+}
+
 TEST(AtomicFolder, NothingIsOverwritten) {
   const test::TemporaryFolder folder;
   fs::create_directories(folder / "empty");

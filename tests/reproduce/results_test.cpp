@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "config/source_folder.h"
+
 namespace deq::lab::reproduce {
 namespace {
 
@@ -127,6 +129,12 @@ TEST(Results, ABarEndsNoCellOfMarkdown) {
       .title = "|J|", .columns = {"|∂f/∂z|"}, .rows = {{.label = "a|b", .cells = {"1|2"}}}};
   EXPECT_EQ(markdown(table), "**|J|**\n\n|  | \\|∂f/∂z\\| |\n|---|---:|\n| a\\|b | 1\\|2 |\n");
   EXPECT_EQ(plain_text(table), "|J|\n       |∂f/∂z|\n  a|b      1|2\n");
+}
+
+TEST(Results, OlderRunsCountTheirValidationsAsTraining) {
+  const auto run = read_results(kSource / "tests/fixtures/run-folders/synthetic");
+  ASSERT_FALSE(run.train.empty());
+  EXPECT_EQ(run.value("train.train_seconds", kPlain), run.value("train.seconds", kPlain));
 }
 
 }  // namespace

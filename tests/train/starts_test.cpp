@@ -276,6 +276,13 @@ TEST_F(ConfigOfSteps, SaysWhereItCannot) {
             "train.step_penalty = 2" + no_equilibrium);
   EXPECT_EQ(refusal("language", {"model.name=gpt2", "train.start_penalty=2"}),
             "train.start_penalty = 2" + no_equilibrium);
+  EXPECT_EQ(
+      refusal("vision", {"model.name=resnet", "train.start_noise=0.5"}),
+      "train.start_noise = 0.5: this network has no equilibrium, so no solve begins anywhere");
+  EXPECT_EQ(
+      refusal("language", {"model.name=gpt2", "jacobian.control.hold=rho"}),
+      "jacobian.control.hold must be \"nothing\": this network has no equilibrium, so there is "
+      "nothing that gamma could hold");
   const std::string no_solve =
       ": with this gradient.name training takes a fixed number of steps and finds no equilibrium "
       "to "

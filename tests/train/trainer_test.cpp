@@ -154,6 +154,68 @@ TEST_F(TrainerTest, GoesOnToTheSameBits) {
   }
 }
 
+// A signal that comes while a validation runs ends it; the resumed run makes it again.
+TEST_F(TrainerTest, GivesUpAValidationAndMakesItAgain) {
+  auto config = short_config();
+  config.train.weight_average = 0.9;
+  const auto expected_lines = [&] {
+    TrainingRun run(config, make("straight"));
+    run.trainer.run();
+    return run.of("valid");
+  }();
+  const auto expected = trained(config, "again");
+  int64_t given_up = 0;
+  for (int64_t stop = 1; stop < 2000; stop = stop * 3 / 2 + 1) {
+    const auto name = "stopped-" + std::to_string(stop);
+    auto end = TrainingEnd::Finished;
+    size_t validations = 0;
+    int64_t step = 0;
+    {
+      TrainingRun first(config, make(name));
+      first.interrupted = [asked = int64_t{0}, stop]() mutable {
+        return ++asked == stop ? SIGTERM : 0;
+      };
+      end = first.trainer.run();
+      validations = first.of("valid").size();
+      step = first.trainer.step();
+      if (end == TrainingEnd::Finished) break;
+      if (static_cast<int64_t>(validations) < step / 16) {
+        ++given_up;
+        EXPECT_TRUE(first.task.model().is_training());
+      }
+    }
+    TrainingRun second(config, folder(name));
+    second.trainer.resume();
+    ASSERT_EQ(second.trainer.run(), TrainingEnd::Finished);
+    EXPECT_TRUE(same_bits(second.weights(), expected)) << "given up at question " << stop;
+    std::vector<double> values, expected_values;
+    for (const auto& line : read_json_lines(metrics_file(second.run))) {
+      const Metrics metrics(line.begin(), line.end());
+      if (text(metrics, "split") == "valid") values.push_back(number(metrics, "mse"));
+    }
+    for (const auto& line : expected_lines) expected_values.push_back(number(line, "mse"));
+    EXPECT_EQ(values, expected_values) << "given up at question " << stop;
+    const auto best = read_checkpoint_file(Checkpoints(checkpoint_folder(second.run), 2).best());
+    EXPECT_EQ(best.metadata.at("training_state").find("unevaluated"), std::string::npos);
+  }
+  EXPECT_GE(given_up, 3);
+}
+
+TEST_F(TrainerTest, CountsTheTimeOfValidationsApart) {
+  auto config = short_config();
+  TrainingRun run(config, make("run"));
+  run.trainer.run();
+  double left = 0;  // of the clock without what went into validations: never less than before
+  for (const auto& line : run.lines) {
+    EXPECT_LE(number(line, "train_seconds"), number(line, "seconds"));
+    EXPECT_GE(number(line, "train_seconds"), left);
+    left = number(line, "train_seconds");
+  }
+  const auto trained = run.of("train"), valid = run.of("valid");
+  EXPECT_EQ(number(valid[0], "train_seconds"), number(valid[0], "seconds"));
+  EXPECT_LT(number(valid[1], "train_seconds"), number(valid[1], "seconds"));
+}
+
 // Validated and saved is the mean of the weights, by the rule that its configuration tells.
 TEST_F(TrainerTest, AveragesItsWeights) {
   constexpr double kDecay = 0.6;

@@ -26,6 +26,17 @@ inline std::string whole_number(const std::string& text) {
   return is_whole_number(text, 0) ? "" : "must be a whole number, zero or above, not " + text;
 }
 
+/// Above zero, and at most this.
+inline CLI::Validator size_up_to(int64_t most) {
+  return CLI::Validator(
+      [most](const std::string& text) -> std::string {
+        if (auto fault = positive_whole_number(text); !fault.empty()) return fault;
+        if (!is_whole_number(text, most + 1)) return "";
+        return "must be at most " + std::to_string(most) + ", not " + text;
+      },
+      "");
+}
+
 /// Of several such numbers with commas between them. Says of the first part that is none.
 inline std::string positive_whole_numbers(const std::string& list) {
   for (size_t begin = 0; begin <= list.size();) {

@@ -164,7 +164,8 @@ void add_json(CLI::App* command, const std::shared_ptr<DataArguments>& arguments
 
 void add_shown(CLI::App* command, const std::shared_ptr<DataArguments>& arguments) {
   command->add_option("--show", arguments->shown, "name this many problems, count the rest")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(whole_number);
 }
 
 void add_summary(CLI::App& data) {

@@ -21,6 +21,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Far beyond any memory, and a number that can be counted.
+constexpr int64_t kMostPuzzles = 1'000'000'000;
+
 /// What all kinds of puzzles are asked for with.
 struct MakeArguments {
   std::string out;
@@ -103,10 +106,10 @@ void add_make_arguments(CLI::App& command, MakeArguments& arguments) {
   command.add_option("OUT", arguments.out, "the folder to make; must not exist")->required();
   command.add_option("--train", arguments.train, "puzzles of train.csv")
       ->capture_default_str()
-      ->check(positive_whole_number);
+      ->check(size_up_to(kMostPuzzles));
   command.add_option("--test", arguments.test, "puzzles of test.csv")
       ->capture_default_str()
-      ->check(positive_whole_number);
+      ->check(size_up_to(kMostPuzzles));
   command.add_option("--seed", arguments.seed, "the same seed gives the same puzzles")
       ->capture_default_str()
       ->check(whole_number);

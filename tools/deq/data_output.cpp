@@ -53,11 +53,19 @@ std::string numbers_text(const std::array<double, 3>& numbers) {
   return fmt::format("{:.4f} {:.4f} {:.4f}", numbers[0], numbers[1], numbers[2]);
 }
 
-void print_split(const ImageCheck::Split& split) {
+/// The line of a configuration that reads it.
+std::string key_of(ImageLayout layout) {
+  return layout == ImageLayout::Masks ? "experiment = \"segmentation\""
+                                      : fmt::format("data.format = \"{}\"", format_key(layout));
+}
+
+void print_split(const ImageCheck::Split& split, ImageLayout layout) {
   const auto& [name, summary] = split;
-  std::cout << fmt::format("{}{}, {}, {}\n", name.empty() ? "" : name + ": ",
-                           count_text(summary.images, "image", "images"), classes_text(summary),
-                           bytes_text(summary.bytes));
+  std::cout << fmt::format(
+      "{}{}, {}, {}\n", name.empty() ? "" : name + ": ",
+      count_text(summary.images, "image", "images"),
+      layout == ImageLayout::Masks ? "each with a mask" : classes_text(summary),
+      bytes_text(summary.bytes));
   if (!summary.channels.empty()) {
     std::cout << fmt::format("  size       {}\n  channels   {}\n", sizes_text(summary),
                              channels_text(summary));
@@ -69,7 +77,7 @@ void print_split(const ImageCheck::Split& split) {
                       : fmt::format("  measured   on {} images, spread evenly\n",
                                     summary.examined));
   }
-  if (summary.classes.size() > kListedClasses) return;
+  if (summary.classes.size() > kListedClasses || layout == ImageLayout::Masks) return;
   std::string list;
   for (const auto& [label, images] : summary.classes) {
     list += fmt::format("{}{} {}", list.empty() ? "" : ", ", label, images);
@@ -124,9 +132,9 @@ void print_json(const Json& object) {
 }
 
 void print_summary(const ImageCheck& check) {
-  std::cout << fmt::format("{}: {} (data.format = \"{}\")\n", check.found.folder.string(),
-                           description(check.found.layout), format_key(check.found.layout));
-  for (const auto& split : check.splits) print_split(split);
+  std::cout << fmt::format("{}: {} ({})\n", check.found.folder.string(),
+                           description(check.found.layout), key_of(check.found.layout));
+  for (const auto& split : check.splits) print_split(split, check.found.layout);
 }
 
 void print_problems(const ImageCheck& check, size_t shown) {
@@ -140,6 +148,10 @@ void print_problems(const ImageCheck& check, size_t shown) {
 }
 
 std::string suggested_config(const ImageCheck& check, const std::string& path) {
+  const auto quoted = nlohmann::json(path).dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (check.found.layout == ImageLayout::Masks) {
+    return fmt::format("{}\n\n[data]\npath = {}\n", key_of(check.found.layout), quoted);
+  }
   const auto& summary = check.splits.front().summary;
   const auto& size = summary.largest;
   // Sets that fit into memory as they are: one size, no larger than such images usually are.
@@ -147,9 +159,8 @@ std::string suggested_config(const ImageCheck& check, const std::string& path) {
   return fmt::format(
       "[data]\nformat = \"{}\"\npath = {}\ntransform = \"{}\"\nimage_size = {}\n\n"
       "[model]\nclasses = {}\n",
-      format_key(check.found.layout),
-      nlohmann::json(path).dump(-1, ' ', false, Json::error_handler_t::replace),
-      small ? "cifar10" : "imagenet", small ? size.height : 224, summary.classes.size());
+      format_key(check.found.layout), quoted, small ? "cifar10" : "imagenet",
+      small ? size.height : 224, summary.classes.size());
 }
 
 }  // namespace deq::lab::cli

@@ -4,17 +4,11 @@
 #include <memory>
 
 #include "commands.h"
-#include "lab/train/interruption.h"
 #include "progress.h"
 
 // What the subcommands of `deq data` do while they work.
 
 namespace deq::lab::cli {
-
-/// Throws where a signal asked for an end, so that what is half done is cleared away.
-inline void stop_if_interrupted() {
-  if (const int signal = Interruption::requested()) throw ExitStatus{128 + signal};
-}
 
 inline std::function<void(int64_t, int64_t)> shown_by(const std::shared_ptr<ProgressBar>& bar) {
   return [bar](int64_t done, int64_t total) {

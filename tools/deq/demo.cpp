@@ -3,10 +3,12 @@
 #include <iostream>
 #include <memory>
 
+#include "checks.h"
 #include "commands.h"
 #include "deq/lab/io/run_folder.h"
 #include "deq/lab/tasks/synthetic.h"
 #include "lab/base/device.h"
+#include "lab/train/interruption.h"
 #include "output.h"
 #include "standard_output.h"
 #include "training.h"
@@ -48,6 +50,7 @@ void run_demo(const DemoArguments& arguments) {
       arguments.out.empty() ? free_run_folder("demo") : std::filesystem::path(arguments.out);
   usable_device(arguments.device);  // refused before anything is made
   create_run_folder(folder);
+  const Interruption interruption;
   std::vector<Metrics> results;
   std::vector<std::filesystem::path> runs;
   for (const int gamma : kGammas) {
@@ -82,7 +85,7 @@ void add_demo(CLI::App& program) {
       "the folder for the runs, which must not exist or be empty (default: runs/demo)");
   command->add_option("--seed", arguments->seed, "of the data, the weights and the training")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(whole_number);
   command->add_option("--device", arguments->device, "cpu, cuda or cuda:N")->capture_default_str();
   command->add_flag("--json", arguments->json, "print one JSON object per run, and no progress");
   command->callback([arguments] { run_demo(*arguments); });

@@ -100,7 +100,8 @@ void add_generate(CLI::App& program) {
                    "only this many of the likeliest words; 0: all")
       ->capture_default_str();
   command->add_option("--seed", arguments->sampling.seed, "another seed, another text")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(whole_number);
   command->add_flag("--json", arguments->json, "print one JSON object");
   command->callback([arguments] { run_generate(*arguments); });
 }

@@ -1,10 +1,12 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <exception>
 #include <iostream>
+#include <string>
 #include <string_view>
 #include <system_error>
 #include <vector>
@@ -19,8 +21,8 @@
 
 namespace {
 
-constexpr int kFailed = 1;
-constexpr int kMisuse = 2;
+using deq::lab::cli::kFailed;
+using deq::lab::cli::kMisuse;
 constexpr int kReaderIsGone = 128 + SIGPIPE;
 
 int complain(const std::string& message, int status) {
@@ -28,10 +30,37 @@ int complain(const std::string& message, int status) {
   return status;
 }
 
+/// "; did you mean …?" where one of the names comes close.
+std::string meant(std::string_view typed, const std::vector<std::string_view>& names) {
+  const auto likely = deq::lab::likely_name(typed, names);
+  return likely.empty() ? "" : fmt::format("; did you mean {}?", likely);
+}
+
+/// The long names of a command's options, with their dashes.
+std::vector<std::string> option_names(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const auto* option : command.get_options()) {
+    for (const auto& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+/// What a command has no option for. CLI11 names the value before the option.
+std::string unknown_option(const std::string& command, const CLI::App& app,
+                           const std::string& typed) {
+  const auto names = option_names(app);
+  return fmt::format("{} has no option {}{}", command, typed,
+                     meant(typed, {names.begin(), names.end()}));
+}
+
 /// Of what stands for a command and is none. CLI11 would only say that one is missing.
 void require_known_command(const CLI::App& program, int argc, char** argv) {
   const auto* app = &program;
   std::string path;
+  if (argc > 1 && argv[1][0] == '-' && program.get_option_no_throw(argv[1]) == nullptr) {
+    throw deq::lab::UsageError(fmt::format("{}\nRun `deq --help` for what there is.",
+                                           unknown_option("deq", program, argv[1])));
+  }
   for (int i = 1; i < argc && argv[i][0] != '-'; ++i) {
     std::vector<std::string_view> names;
     const CLI::App* next = nullptr;
@@ -62,11 +91,16 @@ int run_program(int argc, char** argv) {
   program.failure_message([](const CLI::App* app, const CLI::Error& error) {
     std::string command = "deq";
     for (auto parsed = app->get_subcommands(); !parsed.empty();) {
-      command += " " + parsed.front()->get_name();
-      parsed = parsed.front()->get_subcommands();
+      app = parsed.front();
+      command += " " + app->get_name();
+      parsed = app->get_subcommands();
     }
-    return std::string("deq: ") + error.what() + "\nRun `" + command +
-           " --help` for what is allowed.\n";
+    std::string said = error.what();
+    const auto left = app->remaining();
+    const auto option = std::ranges::find_if(
+        left, [](const std::string& argument) { return argument.starts_with("--"); });
+    if (option != left.end()) said = unknown_option(command, *app, *option);
+    return "deq: " + said + "\nRun `" + command + " --help` for what is allowed.\n";
   });
   deq::lab::cli::add_train(program);
   deq::lab::cli::add_eval(program);
@@ -79,6 +113,10 @@ int run_program(int argc, char** argv) {
   deq::lab::cli::add_convert(program);
   deq::lab::cli::add_bench(program);
   deq::lab::cli::add_doctor(program);
+  const auto out_of_memory = [&program](const std::string& text) {
+    const bool trains = program.got_subcommand("train") || program.got_subcommand("reproduce");
+    return deq::lab::cli::out_of_memory(text, trains);
+  };
   try {
     require_known_command(program, argc, argv);
     program.parse(argc, argv);
@@ -91,12 +129,12 @@ int run_program(int argc, char** argv) {
   } catch (const deq::Error& error) {
     return complain(error.what(), kFailed);
   } catch (const c10::OutOfMemoryError& error) {
-    return complain(deq::lab::cli::out_of_memory(error.what_without_backtrace()), kFailed);
+    return complain(out_of_memory(error.what_without_backtrace()), kFailed);
   } catch (const std::bad_alloc&) {
-    return complain(deq::lab::cli::out_of_memory(""), kFailed);
+    return complain(out_of_memory(""), kFailed);
   } catch (const c10::Error& error) {
     const std::string text = error.what_without_backtrace();
-    return complain(deq::lab::cli::is_out_of_memory(text) ? deq::lab::cli::out_of_memory(text)
+    return complain(deq::lab::cli::is_out_of_memory(text) ? out_of_memory(text)
                                                           : deq::lab::cli::first_line(text),
                     kFailed);
   } catch (const std::exception& error) {

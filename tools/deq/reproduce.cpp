@@ -60,6 +60,7 @@ void print_plan(const std::vector<PlannedRun>& runs, const rp::Exhibit& exhibit,
 /// A model without regularisation may diverge: that is a result of the paper and no reason to stop.
 void train_run(const PlannedRun& run_reproduce, const ReproduceArguments& arguments) {
   std::string failure;
+  const Interruption interruption;
   try {
     train({.experiment = run_reproduce.experiment,
            .folder = run_reproduce.folder,
@@ -72,6 +73,7 @@ void train_run(const PlannedRun& run_reproduce, const ReproduceArguments& argume
     std::cerr << fmt::format("{}: {}\n", run_reproduce.name, failure);
   }
   rp::write_summary(run_reproduce.folder, rp::new_summary(run_reproduce.folder, failure));
+  stop_if_interrupted();  // a signal that came after the last step
 }
 
 void evaluate_run(const PlannedRun& run_reproduce, const std::vector<int64_t>& budgets,

@@ -8,6 +8,8 @@
 #include "data_folder.h"
 #include "deq/lab/base/errors.h"
 #include "deq/lab/data/images/cifar.h"
+#include "lab/config/writer.h"
+#include "lab/data/text/corpus_text.h"
 #include "lab/reproduce/results.h"
 
 namespace deq::lab::cli {
@@ -20,7 +22,7 @@ namespace {
 std::vector<std::string> overrides_for(rp::Data data, const DataFolders& folders) {
   const auto& folder = folders.of(data);
   if (folder.empty()) return {};
-  std::vector<std::string> overrides{"data.path=\"" + folder + "\""};
+  std::vector<std::string> overrides{"data.path=" + config::text_toml(folder)};
   if (data == rp::Data::Cifar10) {
     const bool pictures = fs::is_directory(fs::path(folder) / "train");
     overrides.emplace_back(pictures ? "data.format=folder" : "data.format=cifar10");
@@ -28,18 +30,51 @@ std::vector<std::string> overrides_for(rp::Data data, const DataFolders& folders
   return overrides;
 }
 
-/// Of a folder that the user has named, and that may hold CIFAR-10 in either form.
+bool holds_pictures(const fs::path& folder) {
+  const auto has = [&folder](const char* split) { return fs::is_directory(folder / split); };
+  return has("train") && (has("test") || has("val") || has("valid"));
+}
+
+/// CIFAR-10 may be there in either form.
 std::string fault_of_cifar10(const std::string& folder) {
-  if (holds_cifar10(folder) || fs::is_directory(fs::path(folder) / "train")) return "";
+  if (holds_cifar10(folder) || holds_pictures(folder)) return "";
   if (holds_python_cifar10(folder)) return folder + kPythonCifar10IsNotRead;
   return folder +
          " holds neither CIFAR-10's own files (batches.meta.txt) nor folders of pictures "
          "(train/<class>/*.jpg and test/<class>/*.jpg)";
 }
 
+std::string fault_of_imagenet(const std::string& folder) {
+  if (holds_pictures(folder)) return "";
+  return folder + " does not hold folders of pictures (train/<class>/*.jpg and val/<class>/*.jpg)";
+}
+
+std::string fault_of_corpus(const std::string& folder) {
+  for (const auto split : {CorpusSplit::Train, CorpusSplit::Valid}) {
+    if (find_split(folder, split)) continue;
+    return fmt::format("{} is no corpus: there is {}", folder, names_looked_for(split));
+  }
+  return "";
+}
+
+/// Of a folder that is there, but may hold something else.
+std::string fault_of(rp::Data data, const std::string& folder) {
+  switch (data) {
+    case rp::Data::Cifar10:
+      return fault_of_cifar10(folder);
+    case rp::Data::Text:
+      return fault_of_corpus(folder);
+    case rp::Data::ImageNet:
+      return fault_of_imagenet(folder);
+    case rp::Data::None:
+      break;
+  }
+  return "";
+}
+
 /// Before hours of training, everything that is missing is named at once.
-void require_data(const std::vector<PlannedRun>& runs, const rp::Exhibit& exhibit,
-                  const rp::Catalogue& catalogue, const DataFolders& folders) {
+void require_all_data(const std::vector<PlannedRun>& runs, const rp::Exhibit& exhibit,
+                      const rp::Catalogue& catalogue) {
   std::set<std::string> seen;
   std::string faults;
   for (const auto& run : runs) {
@@ -47,8 +82,7 @@ void require_data(const std::vector<PlannedRun>& runs, const rp::Exhibit& exhibi
     const auto folder = data_folder(run.experiment);
     if (run.is_done() || data == rp::Data::None || !seen.insert(folder).second) continue;
     auto fault = fault_of_folder(folder);
-    const bool either_form = data == rp::Data::Cifar10 && !folders.of(data).empty();
-    if (fault.empty() && either_form) fault = fault_of_cifar10(folder);
+    if (fault.empty()) fault = fault_of(data, folder);
     if (fault.empty()) continue;
     if (!faults.empty()) faults += ", and ";
     faults += fmt::format("{} (name the folder with --{} DIR)", fault, name(data));
@@ -107,7 +141,7 @@ std::vector<PlannedRun> plan_runs(const rp::Exhibit& exhibit, const rp::Catalogu
     if (std::ranges::find(runs, member.run, &PlannedRun::name) != runs.end()) continue;
     runs.push_back(plan_run(*catalogue.find(member.run), exhibit, arguments));
   }
-  require_data(runs, exhibit, catalogue, arguments.data);
+  require_all_data(runs, exhibit, catalogue);
   return runs;
 }
 

@@ -25,15 +25,15 @@ bool is_out_of_memory(std::string_view text) {
          text.find("out of memory") != std::string_view::npos;
 }
 
-std::string out_of_memory(std::string_view text) {
+std::string out_of_memory(std::string_view text, bool training) {
   const std::string whole(text);
   const auto amount = amount_in(whole);
   const bool of_a_gpu = whole.find("CUDA") != std::string::npos;
-  return fmt::format(
-      "out of memory{}{}: lower train.batch_size or raise train.accumulation, which computes a "
-      "batch in parts",
-      of_a_gpu ? " on the GPU" : "",
-      amount.empty() ? "" : fmt::format(" ({} more were asked for)", amount));
+  return fmt::format("out of memory{}{}{}", of_a_gpu ? " on the GPU" : "",
+                     amount.empty() ? "" : fmt::format(" ({} more were asked for)", amount),
+                     training ? ": lower train.batch_size or raise train.accumulation, which "
+                                "computes a batch in parts"
+                              : "");
 }
 
 }  // namespace deq::lab::cli

@@ -10,7 +10,7 @@ namespace deq::lab::cli {
 /// write(), none is written.
 class Trace {
  public:
-  /// An empty path asks for none. Throws UsageError where the folder of `path` is missing, before
+  /// An empty path asks for none. Throws UsageError where no file can be written at `path`, before
   /// anything is traced.
   explicit Trace(std::string path);
   ~Trace();
@@ -22,7 +22,7 @@ class Trace {
 
   bool asked_for() const { return !path_.empty(); }
   void begin(const torch::Device& device);
-  void write();  ///< ends it
+  void write();  ///< ends it; an Error where the file cannot be written
 
  private:
   std::string path_;

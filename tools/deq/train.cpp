@@ -8,8 +8,10 @@
 #include "deq/lab/io/run_folder.h"
 #include "deq/lab/runs/run.h"
 #include "deq/lab/tasks/experiment.h"
+#include "lab/io/folder_name.h"
 #include "lab/io/run_lock.h"
 #include "lab/report/warnings.h"
+#include "lab/train/interruption.h"
 #include "output.h"
 #include "standard_output.h"
 #include "training.h"
@@ -24,6 +26,16 @@ struct TrainArguments {
   bool json = false;
 };
 
+/// What else is set would make another training of a run.
+void require_only_data_moves(const std::vector<std::string>& overrides) {
+  for (const auto& setting : overrides) {
+    require<UsageError>(setting.starts_with("data.path="),
+                        "--resume goes on with the run's own configuration: --set can only tell "
+                        "where its data is now (data.path), not {}; see deq train --help",
+                        setting);
+  }
+}
+
 TrainingJob job_of(const TrainArguments& arguments) {
   TrainingJob job{.device = arguments.device,
                   .timeout = std::chrono::seconds(arguments.timeout),
@@ -34,13 +46,15 @@ TrainingJob job_of(const TrainArguments& arguments) {
     require<UsageError>(!arguments.config.empty(),
                         "train needs a CONFIG, or --resume RUN; see deq train --help");
     job.experiment = read_experiment(arguments.config, arguments.overrides);
-    job.folder = arguments.out.empty() ? free_run_folder(job.experiment.name)
-                                       : std::filesystem::path(arguments.out);
+    job.folder =
+        arguments.out.empty() ? free_run_folder(job.experiment.name) : without_slash(arguments.out);
   } else {
+    require_only_data_moves(arguments.overrides);
     require_run(arguments.resume);
-    job.experiment = read_experiment(config_file(arguments.resume));
-    job.folder = arguments.resume;
+    job.folder = without_slash(arguments.resume);
+    job.experiment = read_experiment(config_file(job.folder), arguments.overrides);
     job.start = Start::Resumed;
+    job.data_has_moved = !arguments.overrides.empty();
   }
   return job;
 }
@@ -48,6 +62,7 @@ TrainingJob job_of(const TrainArguments& arguments) {
 /// Starts this very command once for each process; they know from their environment who they are.
 [[noreturn]] void run_in_processes(const TrainArguments& arguments, const TrainingJob& job) {
   require_equal_shares(job, arguments.processes);
+  require_data(job.experiment);
   const auto cores = usable_cores();
   if (arguments.device == "cpu" && arguments.processes > cores) {
     std::cerr << fmt::format(
@@ -79,6 +94,8 @@ void run_train(const TrainArguments& arguments) {
   outlive_readers();
   const auto job = job_of(arguments);
   if (arguments.processes > 1) run_in_processes(arguments, job);
+  // Until the process ends: a signal after the last step is not to spoil the report.
+  static const Interruption interruption;
   auto result = train(job);
   if (!result.is_main) return;
   const auto report = write_report(job.folder, {job.folder}, job.folder.filename().string());
@@ -103,10 +120,11 @@ void add_train(CLI::App& program) {
       "train", "Train the model that a configuration file describes, or go on with a run.");
   auto* config = command->add_option("CONFIG", arguments->config,
                                      "a TOML file, e.g. configs/paper/synthetic.toml");
-  auto* overrides = command
-                        ->add_option("--set", arguments->overrides,
-                                     "override a key, e.g. --set jacobian.gamma=2; may be repeated")
-                        ->allow_extra_args(false);
+  command
+      ->add_option("--set", arguments->overrides,
+                   "override a key, e.g. --set jacobian.gamma=2; may be repeated; with --resume "
+                   "only data.path, where the data has moved")
+      ->allow_extra_args(false);
   command->add_option("--device", arguments->device, "cpu, cuda or cuda:N")->capture_default_str();
   auto* out =
       command->add_option("--out", arguments->out,
@@ -115,7 +133,6 @@ void add_train(CLI::App& program) {
       ->add_option("--resume", arguments->resume,
                    "go on with this run folder from its newest checkpoint")
       ->excludes(config)
-      ->excludes(overrides)
       ->excludes(out);
   command
       ->add_option("--nproc", arguments->processes,

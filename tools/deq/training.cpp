@@ -2,6 +2,7 @@
 
 #include <iostream>
 #include <memory>
+#include <optional>
 
 #include "commands.h"
 #include "core/require.h"
@@ -23,13 +24,6 @@
 
 namespace deq::lab::cli {
 namespace {
-
-void require_data(const Experiment& experiment) {
-  const auto folder = data_folder(experiment);
-  if (folder.empty()) return;
-  const auto fault = fault_of_folder(folder);
-  require<UsageError>(fault.empty(), "data.path: {}", fault);
-}
 
 /// "cuda" is a GPU for each process of a machine.
 torch::Device device_for(const std::string& name, const RankInfo& self) {
@@ -85,7 +79,48 @@ std::unique_ptr<RunLock> make_folder(const TrainingJob& job) {
   return lock;
 }
 
+/// Where all ranks refuse to make it, the main one says why. Where only some do, each of them says
+/// so.
+std::shared_ptr<Task> make_task(const TrainingJob& job, torch::Device device, World& world,
+                                const std::shared_ptr<World>& together) {
+  std::shared_ptr<Task> task;
+  std::optional<UsageError> refusal;
+  try {
+    task = together->size() == 1
+               ? job.experiment.make_task(device)
+               : job.experiment.make_part(device, std::make_shared<WorldParallel>(together));
+  } catch (const UsageError& error) {
+    refusal = error;
+  }
+  if (world.size() > 1) {
+    const auto refusing =
+        torch::tensor(refusal ? int64_t{1} : int64_t{0}, torch::TensorOptions(device));
+    world.sum(refusing);
+    const bool all = refusing.item<int64_t>() == world.size();
+    if (all && !world.is_main()) throw ExitStatus{kMisuse};
+  }
+  if (refusal) throw UsageError(*refusal);
+  return task;
+}
+
+/// Of a run that was resumed with no step left.
+std::string nothing_left(const Trainer& trainer) {
+  const auto step = trainer.step(), steps = trainer.steps();
+  if (step == steps) return fmt::format("already finished, step {} of {}", step, steps);
+  return fmt::format(
+      "its checkpoint is of step {}, but its configuration asks for {} {} only: nothing is left to "
+      "train",
+      step, steps, steps == 1 ? "step" : "steps");
+}
+
 }  // namespace
+
+void require_data(const Experiment& experiment) {
+  const auto folder = data_folder(experiment);
+  if (folder.empty()) return;
+  const auto fault = fault_of_folder(folder);
+  require<UsageError>(fault.empty(), "data.path: {}", fault);
+}
 
 void require_equal_shares(const TrainingJob& job, int64_t processes) {
   const auto parts = job.tensor_parallel;
@@ -122,10 +157,8 @@ TrainingResult train(const TrainingJob& job) {
     if (!job.quiet) warn(line);
   };
   TracedSteps traced(job.trace, device, steps_with_pretraining(job.experiment.recipe.train));
-  const Interruption interruption;
   auto end = TrainingEnd::Finished;
-  int64_t steps = 0;  // of the whole training
-  bool has_stepped = false;
+  int64_t steps = 0;              // of the whole training
   std::unique_ptr<RunLock> lock;  // of the main rank
   world->run([&] {
     if (world->is_main() && job.start == Start::Resumed) {
@@ -134,10 +167,7 @@ TrainingResult train(const TrainingJob& job) {
     }
     world->require_same("--tensor-parallel", std::to_string(job.tensor_parallel));
     const auto [together, copies] = World::grid(world, job.tensor_parallel);
-    const auto task =
-        together->size() == 1
-            ? job.experiment.make_task(device)
-            : job.experiment.make_part(device, std::make_shared<WorldParallel>(together));
+    const auto task = make_task(job, device, *world, together);
     const std::string metric = task->goal().metric;
     Trainer trainer(*task, job.experiment.recipe, job.experiment.config, job.folder, world,
                     {.on_metrics =
@@ -150,7 +180,6 @@ TrainingResult train(const TrainingJob& job) {
                            if (news.phase == TrainingPhase::Evaluating) {
                              return bar.pause(news.step, news.steps, "evaluating");
                            }
-                           has_stepped = true;
                            traced.after(news);
                            bar.update(news.step, news.steps, [&news] { return facts_of(news); });
                          },
@@ -160,7 +189,12 @@ TrainingResult train(const TrainingJob& job) {
     steps = trainer.steps();
     if (world->is_main() && job.start == Start::New) lock = make_folder(job);
     if (job.start == Start::Resumed) trainer.resume();
+    if (world->is_main() && job.data_has_moved) {
+      write_file_atomically(config_file(job.folder), job.experiment.config);
+    }
+    const auto left = trainer.step() < steps ? std::string() : nothing_left(trainer);
     end = trainer.run();
+    if (end == TrainingEnd::Finished && !left.empty() && world->is_main()) say(left);
   });
   if (end == TrainingEnd::Interrupted) {
     if (world->is_main()) {
@@ -173,7 +207,6 @@ TrainingResult train(const TrainingJob& job) {
   if (traced.missing())
     warn("warning: --trace: the training ended before there was a step to trace");
   auto last = last_evaluation(job.folder);
-  if (!has_stepped) say(fmt::format("already finished, step {} of {}", steps, steps));
   return {.last = std::move(last), .is_main = true};
 }
 

@@ -26,6 +26,7 @@ using distributed::Invocation;
 using LaunchClock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
+constexpr int kMisuse = 2;  // the status of a command that was asked for what cannot be
 constexpr auto kPoll = 20ms;
 constexpr auto kGrace = 5s;      // to end by themselves
 constexpr auto kLastGrace = 2s;  // to end after SIGTERM
@@ -132,8 +133,10 @@ class Ranks {
     const auto sentence =
         fmt::format("{} {}", distributed::name_of(rank, static_cast<int64_t>(ranks_.size())),
                     how_it_ended(ended));
-    // As in a shell, a reader that has gone away is not worth a word.
-    const bool of_note = !signalled_ && shell_status(ended) != 128 + SIGPIPE;
+    // As in a shell, a reader that has gone away is not worth a word. Misuse is the same on all
+    // ranks, and what it is was said.
+    const int status = shell_status(ended);
+    const bool of_note = !signalled_ && status != 128 + SIGPIPE && status != kMisuse;
     if (of_note) std::cerr << fmt::format("deq: {}\n", sentence);  // one write: ranks write too
     // A rank that could say why it fails has done so.
     distributed::conclude(*distributed::part_of(store_, 0), sentence);

@@ -6,20 +6,13 @@
 
 #include "core/require.h"
 #include "deq/lab/base/errors.h"
+#include "lab/io/folder_name.h"
 #include "lab/io/system_error.h"
 
 namespace deq::lab {
 namespace fs = std::filesystem;
-namespace {
 
-/// Without a slash at the end.
-fs::path named(fs::path path) {
-  return path.has_filename() ? std::move(path) : path.parent_path();
-}
-
-}  // namespace
-
-AtomicFolder::AtomicFolder(fs::path target) : target_(named(std::move(target))) {
+AtomicFolder::AtomicFolder(fs::path target) : target_(without_slash(std::move(target))) {
   require<UsageError>(target_.has_filename(), "\"{}\" names no folder", target_.string());
   require<UsageError>(!fs::exists(fs::symlink_status(target_)),
                       "{} exists already, and nothing is overwritten", target_.string());
@@ -27,14 +20,26 @@ AtomicFolder::AtomicFolder(fs::path target) : target_(named(std::move(target))) 
   const auto hidden =
       parent / fmt::format(".{}.tmp.{}.folder", target_.filename().string(), ::getpid());
   std::error_code code;
+  for (auto above = parent; !above.empty() && !fs::exists(above, code);
+       above = above.parent_path()) {
+    made_above_.push_back(above);
+  }
   fs::create_directories(hidden, code);
-  if (code) io::throw_system_error("make the folder", target_, code.value());
+  if (code) {
+    clear_away();
+    io::throw_system_error("make the folder", target_, code.value());
+  }
   temporary_ = hidden;
 }
 
 AtomicFolder::~AtomicFolder() {
+  clear_away();
+}
+
+void AtomicFolder::clear_away() noexcept {
   std::error_code ignored;
   if (!temporary_.empty()) fs::remove_all(temporary_, ignored);
+  for (const auto& above : made_above_) fs::remove(above, ignored);  // unless others use it by now
 }
 
 void AtomicFolder::commit() {
@@ -43,6 +48,7 @@ void AtomicFolder::commit() {
   fs::rename(temporary_, target_, code);
   if (code) io::throw_system_error("make the folder", target_, code.value());
   temporary_.clear();
+  made_above_.clear();
 }
 
 }  // namespace deq::lab

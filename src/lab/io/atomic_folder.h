@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <vector>
 
 namespace deq::lab {
 
@@ -20,8 +21,11 @@ class AtomicFolder {
   void commit();
 
  private:
+  void clear_away() noexcept;
+
   std::filesystem::path target_;
-  std::filesystem::path temporary_;  // empty once committed
+  std::filesystem::path temporary_;                // empty once committed
+  std::vector<std::filesystem::path> made_above_;  // to hold it, the innermost first
 };
 
 }  // namespace deq::lab

@@ -75,8 +75,9 @@ json last_validation(const std::vector<MetricLine>& lines) {
 
 std::string embeddable(const json& data) {
   std::string text = data.dump(-1, ' ', false, json::error_handler_t::replace);
-  for (size_t at = 0; (at = text.find("</", at)) != std::string::npos; at += 3) {
-    text.replace(at, 2, "<\\/");
+  // Only within its strings is there a "<": of a tag that would end the script, or of a comment.
+  for (size_t at = 0; (at = text.find('<', at)) != std::string::npos;) {
+    text.replace(at, 1, "\\u003c");
   }
   return text;
 }

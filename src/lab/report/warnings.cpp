@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace deq::lab {
 namespace {
@@ -56,6 +57,12 @@ std::string sign_of_a_lost_model(const std::vector<Metrics>& lines) {
   return "";
 }
 
+/// Whether the model has an equilibrium: only then is a residual measured.
+bool solves(const std::vector<Metrics>& lines) {
+  return std::ranges::any_of(
+      lines, [](const Metrics& line) { return std::isfinite(number(line, "residual")); });
+}
+
 }  // namespace
 
 std::vector<std::string> warnings_about(const std::vector<Metrics>& lines, const Recipe& recipe) {
@@ -69,7 +76,7 @@ std::vector<std::string> warnings_about(const std::vector<Metrics>& lines, const
   }
   const double last_step = lines.empty() ? 0 : number(lines.back(), "step");
   const auto unrolled = recipe.train.pretrain.steps;
-  if (last_step > 0 && last_step <= static_cast<double>(unrolled)) {
+  if (last_step > 0 && last_step <= static_cast<double>(unrolled) && solves(lines)) {
     warnings.push_back(fmt::format(
         "The run ended at step {:.0f}, within its pretraining of {} steps: it was never trained at "
         "its equilibrium; train it for longer, or lower train.pretrain.steps.",

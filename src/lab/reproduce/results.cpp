@@ -147,6 +147,10 @@ RunResults read_results(const std::filesystem::path& run) {
       .summary = summary ? *summary : new_summary(run, "")};
   for (const auto& line : read_json_lines(metrics_file(run))) {
     Metrics metrics(line.begin(), line.end());
+    // Older runs count their validations too.
+    if (line.contains("seconds") && !line.contains("train_seconds")) {
+      metrics.emplace_back("train_seconds", number(metrics, "seconds"));
+    }
     auto& lines = text(metrics, "split") == "valid" ? results.valid : results.train;
     lines.push_back(std::move(metrics));
   }

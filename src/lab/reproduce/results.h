@@ -12,7 +12,7 @@
 // The numbers of an exhibit. A metric's name may be
 //   accuracy, rho, …           of the last validation, or of the evaluation where a member is
 //                              stopped early
-//   train.seconds, …           of the last line of training; a throughput is the median
+//   train.train_seconds, …     of the last line of training; a throughput is the median
 //   eval.samples_per_s, …      of an evaluation that was measured on its own
 //   accuracy@3, …              of the evaluation with that budget
 //   parameters                 trained ones

@@ -98,14 +98,32 @@ Shard drawn_shard(int64_t samples, int64_t seed) {
           .seed = random_key(seed, RandomStream::StabilitySamples)};
 }
 
+/// The images of one split, decoded.
+ImageTensors read_whole(const VisionConfig& config, bool training,
+                        std::vector<std::string>& warnings) {
+  const auto& data = config.data;
+  if (data.format == ImageFormat::Cifar10) {
+    return read_cifar10(data.path, training ? CifarPart::Training : CifarPart::Test);
+  }
+  const auto set = open_set(data, training);
+  if (config.train.loader.unreadable == OnUnreadable::Fail) return decode_all(*set);
+  std::vector<UnreadableImage> left_out;
+  auto images = decode_all(*set, &left_out);
+  if (!left_out.empty()) {
+    warnings.push_back(fmt::format(
+        "{} of {} {} images cannot be read and {} left out; the first is {}: {}", left_out.size(),
+        set->size(), training ? "training" : "validation", left_out.size() == 1 ? "is" : "are",
+        left_out.front().name, left_out.front().reason));
+  }
+  return images;
+}
+
 ImageSets in_memory(const VisionConfig& config, torch::Device device) {
   const auto& data = config.data;
   const auto seed = config.seed;
-  const bool cifar = data.format == ImageFormat::Cifar10;
-  auto train =
-      cifar ? read_cifar10(data.path, CifarPart::Training) : decode_all(*open_set(data, true));
-  auto valid =
-      cifar ? read_cifar10(data.path, CifarPart::Test) : decode_all(*open_set(data, false));
+  std::vector<std::string> warnings;
+  auto train = read_whole(config, true, warnings);
+  auto valid = read_whole(config, false, warnings);
   const auto classes = train.classes;
   train = part_of(
       train, chosen(train.labels.numel(), data.train_samples, seed, RandomStream::TrainingSubset),
@@ -122,7 +140,8 @@ ImageSets in_memory(const VisionConfig& config, torch::Device device) {
           .drawn = std::make_shared<AugmentedTensorBatches>(
               valid, transform_of(data, false), drawn_shard(valid.labels.numel(), seed)),
           .validation_samples = valid.labels.numel(),
-          .classes = classes};
+          .classes = classes,
+          .warnings = std::move(warnings)};
 }
 
 ImageSets from_disk(const VisionConfig& config) {

@@ -21,6 +21,7 @@ struct ImageSets {
   std::shared_ptr<const BatchSource> drawn;
   int64_t validation_samples = 0;
   std::vector<std::string> classes;
+  std::vector<std::string> warnings{};  ///< of images that were left out
 };
 
 /// Throws Error where the data is missing or damaged. Small sets go to `device` as a whole.

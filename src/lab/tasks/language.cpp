@@ -8,7 +8,9 @@
 #include <functional>
 #include <utility>
 
-#include "deq/core/error.h"
+#include "core/require.h"
+#include "deq/core/interruption.h"
+#include "deq/lab/base/errors.h"
 #include "deq/lab/data/text/corpus.h"
 #include "deq/lab/data/text/segment_batches.h"
 #include "lab/base/misuse.h"
@@ -44,14 +46,30 @@ struct WordTally {
   double per_word(Name name) const { return sums[name] / sums[kWords]; }
 };
 
-Corpus open_corpus(const TextData& data) {
-  return Corpus(data.path, {.vocabulary = {.max_words = data.max_words.value_or(0),
-                                           .min_count = data.min_count}});
+Corpus open_corpus(const TextData& data, std::vector<std::string>& warnings) {
+  return Corpus(
+      data.path,
+      {.vocabulary = {.max_words = data.max_words.value_or(0), .min_count = data.min_count},
+       .warn = [&warnings](const std::string& line) { warnings.push_back(line); }});
+}
+
+/// A stream of one word has nothing to predict. `words` says which they are.
+void require_streams(std::string_view key, int64_t streams, const torch::Tensor& tokens,
+                     const std::string& words) {
+  require<UsageError>(tokens.numel() >= 2 * streams,
+                      "{} = {}, must be at most half of the {} words of {}", key, streams,
+                      tokens.numel(), words);
 }
 
 torch::Tensor evaluated_tokens(const Corpus& corpus, const TextData& data) {
   const auto tokens = corpus.tokens(data.eval_split);
-  return tokens.narrow(0, 0, std::min(tokens.numel(), data.eval_words.value_or(tokens.numel())));
+  const auto read = std::min(tokens.numel(), data.eval_words.value_or(tokens.numel()));
+  const bool shortened = read < tokens.numel();
+  auto evaluated = tokens.narrow(0, 0, read);
+  require_streams("data.eval_streams", data.eval_streams, evaluated,
+                  fmt::format("the {} text{}", name_of(data.eval_split),
+                              shortened ? fmt::format(" (data.eval_words = {})", read) : ""));
+  return evaluated;
 }
 
 }  // namespace
@@ -60,12 +78,14 @@ struct LanguageTask::Parts {
   LanguageConfig config;
   torch::Device device;
   Corpus corpus;
+  std::vector<std::string> warnings;  // of opening it
+  torch::Tensor evaluated;            // the words that evaluations read
   std::unique_ptr<LanguageNetwork> network;
   std::unique_ptr<StreamMemory> memory;  // of the training; none before there are batches
   std::unique_ptr<ModelParts> in_parts;
 
   SegmentBatches evaluation(const Shard& shard) const {
-    return {evaluated_tokens(corpus, config.data), config.data.eval_segment, shard};
+    return {evaluated, config.data.eval_segment, shard};
   }
 
   Batch on_device(const Batch& batch) const {
@@ -97,6 +117,7 @@ struct LanguageTask::Parts {
                                       .ranks = shared ? world.size() : 1});
       TextMemory before;
       for (int64_t index = 0; index < source.batches(); ++index) {
+        check_interruption();  // an explicit network has no solve that would
         auto read_segment = reader(on_device(source.batch(0, index)), before);
         tally.add(read_segment);
         before = std::move(read_segment.memory);
@@ -110,12 +131,16 @@ struct LanguageTask::Parts {
 LanguageTask::LanguageTask(const LanguageConfig& config, torch::Device device,
                            std::shared_ptr<models::TensorParallel> group) {
   require_readable_segments(config);
-  auto corpus = open_corpus(config.data);
+  std::vector<std::string> warnings;
+  auto corpus = open_corpus(config.data, warnings);
+  auto evaluated = evaluated_tokens(corpus, config.data);
   const auto generator = random_stream(config.seed, RandomStream::LanguageWeights);
   auto network = make_language_network(config.model, corpus.vocabulary().size(), generator, group);
   parts_ = std::make_unique<Parts>(Parts{.config = config,
                                          .device = device,
                                          .corpus = std::move(corpus),
+                                         .warnings = std::move(warnings),
+                                         .evaluated = std::move(evaluated),
                                          .network = std::move(network),
                                          .memory = nullptr,
                                          .in_parts = nullptr});
@@ -135,8 +160,9 @@ const ModelParts* LanguageTask::in_parts() const {
 
 std::shared_ptr<const BatchSource> LanguageTask::training_batches(const Shard& shard,
                                                                   OnUnreadable) {
-  auto source = std::make_shared<SegmentBatches>(parts_->corpus.tokens(CorpusSplit::Train),
-                                                 parts_->config.data.segment, shard);
+  const auto tokens = parts_->corpus.tokens(CorpusSplit::Train);
+  require_streams("train.batch_size", shard.batch_size, tokens, "the train text");
+  auto source = std::make_shared<SegmentBatches>(tokens, parts_->config.data.segment, shard);
   parts_->memory = std::make_unique<StreamMemory>(shard, source->batches());
   return source;
 }
@@ -183,7 +209,7 @@ Metrics LanguageTask::evaluate(const EquilibriumPlan& how, World& world) {
 Metrics LanguageTask::stability(const EquilibriumPlan& how) {
   // As many streams as leave each two whole segments: the second has a memory of the first.
   const auto& data = parts_->config.data;
-  const auto words = evaluated_tokens(parts_->corpus, data).numel();
+  const auto words = parts_->evaluated.numel();
   const auto streams =
       std::clamp<int64_t>(words / (2 * data.eval_segment + 1), 1, kStabilitySamples);
   const auto source = parts_->evaluation({.batch_size = streams});
@@ -202,6 +228,10 @@ int64_t LanguageTask::validation_samples() const {
 
 std::string LanguageTask::evaluated_split() const {
   return parts_->config.data.eval_split == CorpusSplit::Test ? "test" : "valid";
+}
+
+std::vector<std::string> LanguageTask::warnings() const {
+  return parts_->warnings;
 }
 
 std::vector<models::TiedName> LanguageTask::tied() const {

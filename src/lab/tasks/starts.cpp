@@ -40,6 +40,13 @@ Starts starts_of(const std::variant<Models...>& model) {
 
 void require_sensible(const Recipe& recipe, const Starts& starts) {
   const auto& train = recipe.train;
+  require<UsageError>(starts.solved || train.start_noise == 0,
+                      "train.start_noise = {:g}: this network has no equilibrium, so no solve "
+                      "begins anywhere",
+                      train.start_noise);
+  require<UsageError>(starts.solved || recipe.jacobian.control.hold == Held::Nothing,
+                      "jacobian.control.hold must be \"nothing\": this network has no equilibrium, "
+                      "so there is nothing that gamma could hold");
   require<UsageError>(train.step_evals == 0 || train.step_penalty > 0,
                       "train.step_evals = {} does nothing without train.step_penalty",
                       train.step_evals);

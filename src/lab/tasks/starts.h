@@ -8,8 +8,8 @@
 
 namespace deq::lab {
 
-// Each throws UsageError where train.start_penalty, train.step_penalty or train.step_evals cannot
-// work with the rest of the configuration.
+// Each throws UsageError where train.start_penalty, train.step_penalty, train.step_evals,
+// train.start_noise or jacobian.control cannot work with the rest of the configuration.
 
 void require_sensible_starts(const SyntheticConfig& config);
 void require_sensible_starts(const VisionConfig& config);

@@ -8,6 +8,7 @@
 
 #include "core/require.h"
 #include "core/rng.h"
+#include "deq/core/interruption.h"
 #include "deq/lab/base/errors.h"
 #include "lab/networks/image_classifier.h"
 #include "lab/tasks/image_sets.h"
@@ -84,6 +85,7 @@ Metrics VisionTask::evaluate(const EquilibriumPlan& how, World& world) {
   const auto& source = *parts_->sets.validation;
   ImageTally tally;
   for (int64_t index = world.rank(); index < source.batches(); index += world.size()) {
+    check_interruption();  // an explicit network has no solve that would
     const auto batch =
         source.batch(0, index).to(parts_->device, storage_type(parts_->config.precision));
     tally.add(parts_->classifier.scores(batch.tensors[0], how), batch.tensors[1]);
@@ -113,6 +115,10 @@ Metrics VisionTask::stability(const EquilibriumPlan& how) {
 
 int64_t VisionTask::validation_samples() const {
   return parts_->sets.validation_samples;
+}
+
+std::vector<std::string> VisionTask::warnings() const {
+  return parts_->sets.warnings;
 }
 
 std::vector<std::string> VisionTask::classes() const {

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "core/require.h"
@@ -11,6 +12,7 @@
 #include "deq/lab/runs/run.h"
 #include "deq/lab/train/optimiser.h"
 #include "lab/train/gamma_controller.h"
+#include "lab/train/give_up.h"
 #include "lab/train/memory.h"
 #include "lab/train/model_parts.h"
 #include "lab/train/persistence.h"
@@ -80,6 +82,7 @@ class Trainer::Loop {
     go_on_from_state();
   }
 
+  int64_t step() const { return state_.step; }
   int64_t steps() const { return steps_; }
 
   TrainingEnd run() {
@@ -95,29 +98,34 @@ class Trainer::Loop {
     reset_peak_memory(
         device_);  // that of a run which this process trained before is not this one's
     last_saved_ = TrainingClock::now();
-    log_.start(state_.seconds);
-    warn_of_the_plan();
-    if (lacks_last_evaluation_) {
+    log_.start(state_);
+    for (const auto& warning : task_.warnings()) warn(warning);
+    if (lacks_last_evaluation_ && !state_.unevaluated) {
       warn(
           fmt::format("the evaluation of step {}, the last, is missing: it is made again", steps_));
-      evaluate();
+      state_.unevaluated = true;
     }
+    if (state_.unevaluated) {
+      evaluate_and_save(/*must_save=*/true);
+      if (state_.unevaluated) return TrainingEnd::Interrupted;
+    }
+    bool told = false;
     // Something to go back to, from the first step on.
     if (state_.step == 0) save();
     while (state_.step < steps_) {
       const auto figures = take_step();
+      if (!std::exchange(told, true)) warn_of_the_plan();
       if (state_.skipped_in_a_row >= recipe_.train.failure.skipped_in_a_row) {
         go_back();
         continue;
       }
       forget_pretraining();
       control(figures);
-      const bool improved = evaluation_due() && evaluate();
       const bool asked = figures[StepFigures::kInterrupted] > 0;
-      if (improved || asked || checkpoint_due()) save();
-      if (improved) persistence_.mark_best(state_.step);
+      state_.unevaluated = evaluation_due();
+      evaluate_and_save(/*must_save=*/asked);
       if (state_.step % recipe_.train.log_every == 0) log_steps();
-      if (asked && state_.step < steps_) return TrainingEnd::Interrupted;
+      if (state_.unevaluated || (asked && state_.step < steps_)) return TrainingEnd::Interrupted;
     }
     return TrainingEnd::Finished;
   }
@@ -191,15 +199,38 @@ class Trainer::Loop {
     return state_.step % (recipe_.train.eval_every * steps_per_epoch_) == 0;
   }
 
+  /// What is due at this step. A validation that is given up is still due in the checkpoint.
+  void evaluate_and_save(bool must_save) {
+    const bool improved = state_.unevaluated && evaluate();
+    if (improved || must_save || state_.unevaluated || checkpoint_due()) save();
+    if (improved) persistence_.mark_best(state_.step);
+  }
+
+  /// Nothing where a signal comes meanwhile. Processes that validate together do not give up: each
+  /// would wait for the others.
+  std::optional<Metrics> measured() {
+    std::optional<GiveUpWhenAsked> patience;
+    if (world_->size() == 1 && hooks_.interrupted) patience.emplace(hooks_.interrupted);
+    const WeightAverage::InPlace averaged(average_);
+    try {
+      return validation_.measure(/*closing=*/state_.step == steps_);
+    } catch (const GivenUp&) {
+      return std::nullopt;
+    }
+  }
+
   /// Whether this is the best so far.
   bool evaluate() {
     log_steps();
     show({.step = state_.step, .steps = steps_, .phase = TrainingPhase::Evaluating});
     state_.seconds = log_.seconds();
-    const auto metrics = [this] {
-      const WeightAverage::InPlace averaged(average_);
-      return validation_.measure(/*closing=*/state_.step == steps_);
-    }();
+    const auto found = measured();
+    if (!found) {
+      log_.leave_evaluation(state_.seconds);
+      return false;
+    }
+    state_.unevaluated = false;
+    const auto& metrics = *found;
     log_.write_evaluation(state_, state_.seconds, metrics);
     const auto goal = task_.goal();
     const double value = number(metrics, goal.metric);
@@ -262,9 +293,10 @@ class Trainer::Loop {
     if (world_->is_main() && hooks_.progress) hooks_.progress(news);
   }
 
+  /// After a step: an explicit network, which has nothing to solve, reports nothing.
   void warn_of_the_plan() const {
     const auto unrolled = recipe_.train.pretrain.steps;
-    if (state_.step < steps_ && steps_ <= unrolled) {
+    if (steps_ <= unrolled && !passes_.last_reports().empty()) {
       warn(
           fmt::format("all {} steps are pretraining (train.pretrain.steps = {}): the layer is "
                       "unrolled in them and never solved for its equilibrium",
@@ -290,6 +322,7 @@ class Trainer::Loop {
   void save() {
     log_steps();
     state_.seconds = log_.seconds();
+    state_.seconds_validating = log_.seconds_validating();
     state_.gamma = controller_.gamma();
     state_.held_smoothed = controller_.smoothed();
     last_saved_ = TrainingClock::now();
@@ -347,6 +380,10 @@ void Trainer::resume() {
 
 TrainingEnd Trainer::run() {
   return loop_->run();
+}
+
+int64_t Trainer::step() const {
+  return loop_->step();
 }
 
 int64_t Trainer::steps() const {

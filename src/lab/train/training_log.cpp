@@ -19,9 +19,10 @@ void TrainingLog::open() {
   if (world_->is_main() && !file_) file_ = std::make_unique<MetricsWriter>(run_);
 }
 
-void TrainingLog::start(double seconds) {
+void TrainingLog::start(const TrainingState& state) {
   started_ = window_start_ = Clock::now();
-  seconds_before_ = seconds;
+  seconds_before_ = state.seconds;
+  seconds_validating_ = state.seconds_validating;
 }
 
 double TrainingLog::seconds() const {
@@ -33,7 +34,8 @@ Metrics TrainingLog::head(const TrainingState& state, const std::string& split,
   return {{"step", state.step},
           {"epoch", 1 + (state.step - 1) / scale_.steps_per_epoch},
           {"split", split},
-          {"seconds", seconds}};
+          {"seconds", seconds},
+          {"train_seconds", seconds - seconds_validating_}};
 }
 
 void TrainingLog::write_steps(const TrainingState& state, const Metrics& last_step) {
@@ -54,6 +56,11 @@ void TrainingLog::write_evaluation(const TrainingState& state, double begun,
   auto line = head(state, "valid", begun);
   append(line, metrics);
   write(line);
+  leave_evaluation(begun);
+}
+
+void TrainingLog::leave_evaluation(double begun) {
+  seconds_validating_ += seconds() - begun;
   window_start_ = Clock::now();  // the throughput is that of training alone
 }
 

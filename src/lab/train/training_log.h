@@ -27,8 +27,10 @@ class TrainingLog {
   void open();
 
   /// The clock goes on from here.
-  void start(double seconds);
+  void start(const TrainingState& state);
   double seconds() const;
+  /// Of these, what went into validations.
+  double seconds_validating() const { return seconds_validating_; }
 
   /// A step that counts for the next line on training.
   void add(const StepFigures& figures) { window_.add(figures); }
@@ -38,6 +40,8 @@ class TrainingLog {
   void write_steps(const TrainingState& state, const Metrics& last_step);
   /// The line on an evaluation; `begun` is where the clock stood before it.
   void write_evaluation(const TrainingState& state, double begun, const Metrics& metrics);
+  /// One that was given up has no line, but has taken its time.
+  void leave_evaluation(double begun);
 
   /// Forgets all after this step: the run goes on from there.
   void rewind(int64_t step);
@@ -55,7 +59,7 @@ class TrainingLog {
   std::unique_ptr<MetricsWriter> file_;  // of the main rank
   StepWindow window_;
   Clock::time_point started_, window_start_;
-  double seconds_before_ = 0;
+  double seconds_before_ = 0, seconds_validating_ = 0;
 };
 
 }  // namespace deq::lab

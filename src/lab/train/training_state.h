@@ -13,13 +13,15 @@ inline constexpr const char* kTrainingStateKey = "training_state";
 /// step, and so is the loader's position: the step stands for them.
 struct TrainingState {
   int64_t step = 0;
-  double seconds = 0;   ///< of training so far
-  double lr_scale = 1;  ///< below 1 after the run had to go back
-  int64_t skipped = 0;  ///< steps whose loss or gradient was not finite
+  double seconds = 0;             ///< since the training began, as far as it ran
+  double seconds_validating = 0;  ///< of these
+  double lr_scale = 1;            ///< below 1 after the run had to go back
+  int64_t skipped = 0;            ///< steps whose loss or gradient was not finite
   int64_t skipped_in_a_row = 0;
   int64_t rollbacks = 0;  ///< how often the run went back
   std::optional<double> best{};
   std::optional<int64_t> best_step{};  ///< where it was measured
+  bool unevaluated = false;            ///< the validation that is due at this step was given up
 
   // The controller's.
   double gamma = 0;

@@ -10,6 +10,21 @@
 #include "deq/lab/settings/evaluation.h"
 
 namespace deq::lab {
+namespace {
+
+/// Eval mode for a while.
+class EvaluationMode {
+ public:
+  explicit EvaluationMode(torch::nn::Module& model) : model_(model) { model_.eval(); }
+  ~EvaluationMode() { model_.train(); }
+  EvaluationMode(const EvaluationMode&) = delete;
+  EvaluationMode& operator=(const EvaluationMode&) = delete;
+
+ private:
+  torch::nn::Module& model_;
+};
+
+}  // namespace
 
 Validation::Validation(Task& task, const Recipe& recipe, std::shared_ptr<World> world,
                        std::shared_ptr<World> copies, torch::Device device)
@@ -20,11 +35,10 @@ Validation::Validation(Task& task, const Recipe& recipe, std::shared_ptr<World> 
       device_(device) {}
 
 Metrics Validation::measure(bool closing) {
-  task_.model().eval();
+  const EvaluationMode mode(task_.model());
   auto metrics = at_every_budget();
   append(metrics, stability());
   if (closing) append(metrics, task_.closing());
-  task_.model().train();
   return metrics;
 }
 
@@ -50,10 +64,8 @@ Metrics Validation::stability() {
 }
 
 double Validation::spectral_radius() {
-  task_.model().eval();
-  const double rho = number(stability(), "rho");
-  task_.model().train();
-  return of_main(rho);
+  const EvaluationMode mode(task_.model());
+  return of_main(number(stability(), "rho"));
 }
 
 double Validation::of_main(double number) {

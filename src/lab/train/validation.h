@@ -8,7 +8,7 @@
 namespace deq::lab {
 
 /// What a training measures on its model between steps. Every rank calls it and gets the same; the
-/// model is in training mode before and after.
+/// model is in training mode before and after, also where a measurement throws.
 class Validation {
  public:
   /// All except the world must outlive it.

@@ -14,10 +14,12 @@ LoadedRun load_run(const std::filesystem::path& run, torch::Device device, Which
   auto checkpoint = read_run_checkpoint(run, which);
   require_classes(checkpoint.classes, task->classes(), checkpoint.path.string());
   require_sample_form(checkpoint.sample_form, task->sample_form(), checkpoint.path.string());
+  auto warnings = task->warnings();
+  warnings.insert(warnings.end(), checkpoint.warnings.begin(), checkpoint.warnings.end());
   restore_tensors(model_tensors(task->model()), checkpoint.weights, checkpoint.path.string());
   return {.experiment = std::move(experiment),
           .task = std::move(task),
-          .warnings = std::move(checkpoint.warnings)};
+          .warnings = std::move(warnings)};
 }
 
 }  // namespace deq::lab

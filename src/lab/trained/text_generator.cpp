@@ -26,7 +26,8 @@ Vocabulary vocabulary_of(const RunCheckpoint& checkpoint) {
 }
 
 void validate_sampling(const SamplingOptions& sampling) {
-  require<UsageError>(sampling.temperature > 0, "temperature is {:g}; allowed: more than 0",
+  require<UsageError>(std::isfinite(sampling.temperature) && sampling.temperature > 0,
+                      "temperature is {:g}; allowed: a finite number above 0",
                       sampling.temperature);
   require<UsageError>(sampling.top >= 0, "top is {}; allowed: 0 or more", sampling.top);
 }

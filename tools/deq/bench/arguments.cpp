@@ -1,6 +1,7 @@
 #include "bench/arguments.h"
 
 #include "deq/lab/io/atomic_file.h"
+#include "output_file.h"
 
 namespace deq::lab::cli {
 
@@ -16,6 +17,11 @@ SolverOptions bench_solver(const std::string& name, int64_t evaluations, double 
 
 torch::ScalarType product_type(Precision precision) {
   return precision == Precision::BFloat16 ? torch::kBFloat16 : storage_type(precision);
+}
+
+void add_json_file(CLI::App& command, std::string& path) {
+  command.add_option("--json", path, "also write the numbers to this file")
+      ->each([](const std::string& given) { require_writable("--json", given); });
 }
 
 void write_bench_json(const nlohmann::ordered_json& result, const BenchArguments& arguments) {

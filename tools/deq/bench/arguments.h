@@ -1,5 +1,6 @@
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -22,6 +23,9 @@ SolverOptions bench_solver(const std::string& name, int64_t evaluations, double 
 
 /// The type of a precision's products.
 torch::ScalarType product_type(Precision precision);
+
+/// The option --json, refused before the measuring where no such file can be written.
+void add_json_file(CLI::App& command, std::string& path);
 
 void write_bench_json(const nlohmann::ordered_json& result, const BenchArguments& arguments);
 

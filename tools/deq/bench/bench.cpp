@@ -20,32 +20,27 @@ const std::map<std::string, Precision> kPrecisions{{"float32", Precision::Float3
                                                    {"float64", Precision::Float64}};
 
 // Far beyond any memory; even together they are numbers that can be counted.
-constexpr int64_t kMostSamples = 65'536, kMostFeatures = 65'536, kMostPixels = 8'192;
-
-/// Above zero, and at most this.
-CLI::Validator size_up_to(int64_t most) {
-  return CLI::Validator(
-      [most](const std::string& text) -> std::string {
-        if (auto fault = positive_whole_number(text); !fault.empty()) return fault;
-        if (!is_whole_number(text, most + 1)) return "";
-        return fmt::format("must be at most {}, not {}", most, text);
-      },
-      "");
-}
+constexpr int64_t kMostSamples = 65'536, kMostFeatures = 65'536, kMostPixels = 8'192,
+                  kMostNumbers = 1'000'000'000;
 
 CLI::App* add_subject(CLI::App& bench, const char* name, const char* what,
                       const std::shared_ptr<BenchArguments>& arguments) {
   auto* command = bench.add_subcommand(name, what);
   command->add_option("--device", arguments->device, "cpu, cuda or cuda:N")->capture_default_str();
-  command->add_option("--precision", arguments->precision, "float32, tf32, bfloat16 or float64")
-      ->transform(CLI::CheckedTransformer(kPrecisions));
+  command
+      ->add_option_function<std::string>(
+          "--precision",
+          [arguments](const std::string& chosen) { arguments->precision = kPrecisions.at(chosen); },
+          "of the products")
+      ->default_str("float32")
+      ->check(CLI::IsMember({"float32", "tf32", "bfloat16", "float64"}));
   auto* batch =
       command->add_option("--batch", arguments->batch, "samples")->check(size_up_to(kMostSamples));
   if (arguments->batch > 0) batch->capture_default_str();
   command->add_option("--repeats", arguments->repeats, "calls of which the median is told")
       ->capture_default_str()
       ->check(positive_whole_number);
-  command->add_option("--json", arguments->json, "also write the numbers to this file");
+  add_json_file(*command, arguments->json);
   return command;
 }
 
@@ -155,7 +150,7 @@ void add_bench(CLI::App& program) {
       add_solved(*command, "solvers", "Solvers on a map that costs next to nothing.", slabs);
   solvers->add_option("--dim", slabs->dim, "numbers per sample")
       ->capture_default_str()
-      ->check(positive_whole_number);
+      ->check(size_up_to(kMostNumbers));
   solvers->callback([slabs] { bench_solvers(*slabs); });
 
   add_gpt2_plan(*command);

@@ -154,7 +154,7 @@ void add_gpt2_plan(CLI::App& bench) {
   command->add_option("--words", arguments->load.words, "of a row")
       ->capture_default_str()
       ->check(positive_whole_number);
-  command->add_option("--json", arguments->json, "also write the numbers to this file");
+  add_json_file(*command, arguments->json);
   command->callback([arguments] { plan_gpt2(*arguments); });
 }
 

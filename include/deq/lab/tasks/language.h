@@ -38,6 +38,8 @@ class LanguageTask : public Task {
   int64_t validation_samples() const override;
   std::string sample_name() const override { return "words"; }
   std::string evaluated_split() const override;
+  /// Of the corpus's cache.
+  std::vector<std::string> warnings() const override;
   std::vector<std::pair<std::string, std::string>> tied() const override;
   /// The words.
   std::vector<std::string> classes() const override;

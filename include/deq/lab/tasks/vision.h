@@ -26,6 +26,8 @@ class VisionTask : public Task {
   Metrics stability(const EquilibriumPlan& how) override;
   Goal goal() const override { return {.metric = "accuracy", .lower_is_better = false}; }
   int64_t validation_samples() const override;
+  /// Of images that were left out.
+  std::vector<std::string> warnings() const override;
   std::vector<std::string> classes() const override;
 
  private:

@@ -83,6 +83,9 @@ class Task {
   /// What evaluate() looks at: "valid", or "test" where the configuration says so.
   virtual std::string evaluated_split() const { return "valid"; }
 
+  /// What there is to know about its data, a sentence each.
+  virtual std::vector<std::string> warnings() const { return {}; }
+
   /// Names under which published checkpoints repeat a parameter, and its name in the model.
   virtual std::vector<std::pair<std::string, std::string>> tied() const { return {}; }
 

@@ -28,7 +28,9 @@ struct TrainerHooks {
   std::function<void(const Metrics&)> on_metrics{};  ///< a line of metrics
   std::function<void(const StepNews&)> progress{};   ///< after each step, before each evaluation
   std::function<void(const std::string&)> warn{};    ///< something to know, in a sentence
-  std::function<int()> interrupted{};                ///< a signal that asks for an end, or 0
+  /// A signal that asks for an end, or 0. Asked after each step, and often in the validations of a
+  /// single process.
+  std::function<int()> interrupted{};
 };
 
 enum class TrainingEnd { Finished, Interrupted };
@@ -63,6 +65,8 @@ class Trainer {
   /// Throws Error when the loss or the gradient stays without a finite value.
   TrainingEnd run();
 
+  /// Done so far.
+  int64_t step() const;
   /// Of the whole training.
   int64_t steps() const;
 

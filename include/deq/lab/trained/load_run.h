@@ -16,7 +16,7 @@ namespace deq::lab {
 struct LoadedRun {
   Experiment experiment;
   std::shared_ptr<Task> task;
-  std::vector<std::string> warnings;  ///< checkpoints that were passed over, and why
+  std::vector<std::string> warnings;  ///< of the data; checkpoints that were passed over, and why
 };
 
 /// Throws UsageError where the folder is missing or holds no run, Error where no checkpoint is

@@ -1,12 +1,18 @@
 #include "deq/lab/data/images/image_check.h"
 
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
+
 #include <algorithm>
+#include <utility>
 
 #include "deq/core/error.h"
 #include "deq/lab/data/images/cifar.h"
 #include "deq/lab/data/images/image_folder.h"
+#include "deq/lab/data/images/mask_decode.h"
+#include "deq/lab/data/images/mask_folder.h"
 #include "deq/lab/data/images/packed_images.h"
+#include "deq/lab/io/atomic_file.h"
 
 namespace deq::lab {
 namespace {
@@ -19,6 +25,40 @@ std::string named_split(const std::string& split) {
   return split.empty() ? "the folder" : split + "/";
 }
 
+/// The images of a folder with masks: they have no class.
+class ImagesOfMasks final : public ImageSet {
+ public:
+  explicit ImagesOfMasks(std::vector<MaskedFiles> files) : ImageSet({}), files_(std::move(files)) {}
+
+  int64_t size() const override { return static_cast<int64_t>(files_.size()); }
+  const std::vector<std::string>& classes() const override { return classes_; }
+  int64_t label(int64_t) const override { return 0; }
+  std::string name(int64_t index) const override {
+    return "images/" + path(index).filename().string();
+  }
+  std::string encoded(int64_t index) const override { return read_file(path(index)); }
+  int64_t encoded_bytes(int64_t index) const override {
+    std::error_code code;
+    const auto bytes = std::filesystem::file_size(path(index), code);
+    return code ? 0 : static_cast<int64_t>(bytes);
+  }
+  std::string describe(int64_t index) const override { return path(index).string(); }
+
+ private:
+  const std::filesystem::path& path(int64_t index) const {
+    return files_[static_cast<size_t>(index)].image;
+  }
+
+  std::vector<MaskedFiles> files_;
+  std::vector<std::string> classes_{"images"};
+};
+
+ImageSummary summary_with_masks(const ImageSplit& split, const SummaryOptions& options) {
+  auto summary = summarise(ImagesOfMasks(masked_files(split.folder)), options);
+  summary.classes.clear();
+  return summary;
+}
+
 ImageSummary summary_of(const FoundImages& found, const ImageSplit& split,
                         const SummaryOptions& options) {
   switch (found.layout) {
@@ -26,6 +66,8 @@ ImageSummary summary_of(const FoundImages& found, const ImageSplit& split,
       return summarise(ImageFolder(split.folder, {}, EmptyClass::Keep), options);
     case ImageLayout::Packed:
       return summarise(PackedImages(split.folder), options);
+    case ImageLayout::Masks:
+      return summary_with_masks(split, options);
     case ImageLayout::Cifar10:
       break;
   }
@@ -42,6 +84,38 @@ void check_split(const ImageCheck::Split& split, ImageCheck& check) {
     if (images == 0) {
       check.problems.push_back({path_within(name, class_name), "the class has no image"});
     }
+  }
+}
+
+/// Why this image cannot be trained on; empty where it can, or where the image itself is damaged.
+/// The numbers of classes are the configuration's: here any will do.
+std::string fault_of_mask(const MaskedFiles& files) {
+  ImageSize size;
+  try {
+    size = image_size(read_file(files.image));
+  } catch (const Error&) {
+    return "";
+  }
+  try {
+    read_mask(files.mask, size, kIgnoredLabel);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+void check_masks(const ImageSplit& split, ImageCheck& check) {
+  const auto files = masked_files(split.folder);
+  std::vector<std::string> faults(files.size());
+  at::parallel_for(0, std::ssize(files), /*grain_size=*/16, [&](int64_t begin, int64_t end) {
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+      faults[i] = fault_of_mask(files[i]);
+    }
+  });
+  for (size_t i = 0; i < files.size(); ++i) {
+    if (faults[i].empty()) continue;
+    check.problems.push_back(
+        {path_within(split.name, "images/" + files[i].image.filename().string()), faults[i]});
   }
 }
 
@@ -102,6 +176,8 @@ ImageCheck check_images(const std::filesystem::path& folder, const SummaryOption
       continue;
     }
     check_split(check.splits.back(), check);
+    // Not where only some of the images are looked at.
+    if (check.found.layout == ImageLayout::Masks && !options.max_images) check_masks(split, check);
     if (check.found.layout == ImageLayout::Cifar10) check_cifar(check.splits.back(), check);
     if (check.found.layout == ImageLayout::Folder) {
       for (const auto& name : passed_over_in(split.folder)) {

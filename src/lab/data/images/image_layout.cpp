@@ -37,6 +37,16 @@ bool is_packed(const ImageSplit& split) {
   return is_there(packed_index_path(split.folder));
 }
 
+bool is_masked(const ImageSplit& split) {
+  return class_folders(split.folder) == std::vector<std::string>{"images", "masks"};
+}
+
+ImageLayout layout_of(const std::vector<ImageSplit>& splits) {
+  const auto any = [&splits](auto is) { return std::any_of(splits.begin(), splits.end(), is); };
+  if (any(is_packed)) return ImageLayout::Packed;
+  return any(is_masked) ? ImageLayout::Masks : ImageLayout::Folder;
+}
+
 std::optional<FoundImages> find_cifar(const fs::path& folder) {
   if (holds_cifar10(folder)) {
     return FoundImages{ImageLayout::Cifar10, folder, {{"train", folder}, {"test", folder}}};
@@ -54,6 +64,8 @@ std::string_view description(ImageLayout layout) {
       return "CIFAR-10";
     case ImageLayout::Packed:
       return "packed images";
+    case ImageLayout::Masks:
+      return "images with masks";
     case ImageLayout::Folder:
       break;
   }
@@ -62,6 +74,7 @@ std::string_view description(ImageLayout layout) {
 
 std::string_view format_key(ImageLayout layout) {
   if (layout == ImageLayout::Folder) return "folder";
+  if (layout == ImageLayout::Masks) return "masks";
   return layout == ImageLayout::Packed ? "packed" : "cifar10";
 }
 
@@ -71,12 +84,9 @@ FoundImages find_images(const fs::path& folder) {
   const ImageSplit whole{"", folder};
   if (is_packed(whole)) return {ImageLayout::Packed, folder, {whole}};
   const auto splits = splits_in(folder);
-  if (!splits.empty()) {
-    const bool packed = std::any_of(splits.begin(), splits.end(), is_packed);
-    return {packed ? ImageLayout::Packed : ImageLayout::Folder, folder, splits};
-  }
+  if (!splits.empty()) return {layout_of(splits), folder, splits};
   for (const auto& name : class_folders(folder)) {
-    if (holds_images(folder / name)) return {ImageLayout::Folder, folder, {whole}};
+    if (holds_images(folder / name)) return {layout_of({whole}), folder, {whole}};
   }
   throw UsageError(fmt::format(
       "{} holds no images: no folder train, test, val or valid, no folders of classes with .jpg, "

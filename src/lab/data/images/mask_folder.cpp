@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 #include <system_error>
+#include <utility>
 
 #include "core/require.h"
 #include "deq/lab/base/errors.h"
@@ -39,7 +40,9 @@ std::vector<fs::path> files_in(const fs::path& folder, const std::set<std::strin
   return files;
 }
 
-torch::Tensor read_mask(const fs::path& path, int64_t classes) {
+}  // namespace
+
+torch::Tensor read_mask(const fs::path& path, const ImageSize& size, int64_t classes) {
   torch::Tensor mask;
   try {
     mask = decode_mask(read_file(path));
@@ -54,42 +57,46 @@ torch::Tensor read_mask(const fs::path& path, int64_t classes) {
       wrong == last,
       "its mask {} has a pixel of class {}, must be below {}, or {} for pixels that do not count",
       path.string(), wrong == last ? 0 : int{*wrong}, classes, kIgnoredLabel);
+  require(mask.size(0) == size.height && mask.size(1) == size.width,
+          "its mask {} is {} × {}, must be {} × {} as the image", path.string(), mask.size(1),
+          mask.size(0), size.width, size.height);
   return mask;
 }
 
-}  // namespace
-
-MaskFolder::MaskFolder(const fs::path& root, int64_t classes, const MaskTransform& transform)
-    : classes_(classes), transform_((validate(transform), transform)) {
-  require(classes >= 1 && classes <= kIgnoredLabel, "masks: classes = {}, must be in [1, {}]",
-          classes, kIgnoredLabel);
+std::vector<MaskedFiles> masked_files(const fs::path& root) {
   const auto images = files_in(root / "images", {".jpg", ".jpeg", ".png"});
   require<UsageError>(!images.empty(),
                       "the folder {} holds no image, must hold some .jpg, .jpeg or .png",
                       (root / "images").string());
+  std::vector<MaskedFiles> files;
   std::map<std::string, fs::path> seen;
   for (const auto& image : images) {
     const auto stem = image.stem().string();
     const auto [same, first] = seen.emplace(stem, image);
     require<UsageError>(first, "{} and {} would have the same mask, must have different names",
                         same->second.string(), image.string());
-    const auto mask = root / "masks" / (stem + ".png");
+    files.push_back({image, root / "masks" / (stem + ".png")});
+  }
+  return files;
+}
+
+MaskFolder::MaskFolder(const fs::path& root, int64_t classes, const MaskTransform& transform)
+    : classes_(classes), transform_((validate(transform), transform)) {
+  require(classes >= 1 && classes <= kIgnoredLabel, "masks: classes = {}, must be in [1, {}]",
+          classes, kIgnoredLabel);
+  pairs_ = masked_files(root);
+  for (const auto& [image, mask] : pairs_) {
     std::error_code ignored;
     require<UsageError>(fs::is_regular_file(mask, ignored), "{} has no mask: there is no file {}",
                         image.string(), mask.string());
-    pairs_.push_back({image, mask});
   }
 }
 
 MaskedImage MaskFolder::decoded(int64_t index) const {
   const auto& files = pair(index);
-  MaskedImage found{.image = decode_image(read_file(files.image)),
-                    .mask = read_mask(files.mask, classes_)};
-  const auto &image = found.image, &mask = found.mask;
-  require(mask.size(0) == image.size(1) && mask.size(1) == image.size(2),
-          "its mask {} is {} × {}, must be {} × {} as the image", files.mask.string(), mask.size(1),
-          mask.size(0), image.size(2), image.size(1));
-  return found;
+  auto image = decode_image(read_file(files.image));
+  auto mask = read_mask(files.mask, {.height = image.size(1), .width = image.size(2)}, classes_);
+  return {.image = std::move(image), .mask = std::move(mask)};
 }
 
 std::vector<torch::Tensor> MaskFolder::get(int64_t index, uint64_t key) const {

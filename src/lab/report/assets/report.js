@@ -303,7 +303,7 @@ function environmentSection(environment, runs) {
 }
 
 // ---------------------------------------------------------------- what a recipe asks for
-const AXES = { seconds: 'seconds of training', budget: 'evaluations of f', jacobian_norm: '‖J‖<sub>F</sub>' };
+const AXES = { seconds: 'seconds, validations included', train_seconds: 'seconds of training', budget: 'evaluations of f', jacobian_norm: '‖J‖<sub>F</sub>' };
 
 function extraTraces({ kind, log, series }, runs) {
   return series.flatMap((s) => {
@@ -606,8 +606,9 @@ function fitSection(runs) {
   show('fit', [], legend(group, fitted));
 }
 
-function evaluationsSection(runs) {
+function evaluationsSection(all) {
   const group = newGroup();
+  const runs = all.filter(isSynthetic);
   const values = (t, s) => runs.map((r) => r.summary[`nfe_to_${t}.${s.key}`] ?? null);
   const top = extent(['1e-3', '1e-6'].map((t) => SOLVERS.map((s) => values(t, s))))?.[1]; // one scale for both plots
   const bars = (s, y) => ({ type: 'bar', meta: s.key, x: runs.map((r) => r.label), y, text: y.map((v) => (isNum(v) ? fmt(v) : '')),

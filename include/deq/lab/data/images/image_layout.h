@@ -16,12 +16,13 @@ enum class ImageLayout {
   Cifar10,
   Folder,  ///< <class>/*.jpg|png
   Packed,
+  Masks,  ///< images/*.jpg|png, each with masks/*.png of the same name
 };
 
 /// "image folder", …
 std::string_view description(ImageLayout layout);
 
-/// The value of the key data.format.
+/// The value of the key data.format; "masks" where there is no such key, for segmentation.
 std::string_view format_key(ImageLayout layout);
 
 struct ImageSplit {

@@ -36,7 +36,13 @@ class ImageSet : public Dataset {
 /// and for evaluation.
 void require_same_classes(const ImageSet& first, const ImageSet& second);
 
-/// All images as they are, without a transform; they must be of one size.
-ImageTensors decode_all(const ImageSet& set);
+struct UnreadableImage {
+  std::string name;
+  std::string reason;
+};
+
+/// All images as they are, without a transform; they must be of one size. Those that cannot be read
+/// are left out and named in `left_out`; without it the first of them is an Error.
+ImageTensors decode_all(const ImageSet& set, std::vector<UnreadableImage>* left_out = nullptr);
 
 }  // namespace deq::lab

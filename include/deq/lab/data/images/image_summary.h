@@ -14,11 +14,6 @@
 
 namespace deq::lab {
 
-struct UnreadableImage {
-  std::string name;
-  std::string reason;
-};
-
 struct ImageSummary {
   struct Class {
     std::string name;
