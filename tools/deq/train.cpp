@@ -94,8 +94,9 @@ void run_train(const TrainArguments& arguments) {
   outlive_readers();
   const auto job = job_of(arguments);
   if (arguments.processes > 1) run_in_processes(arguments, job);
-  // Until the process ends: a signal after the last step is not to spoil the report.
-  static const Interruption interruption;
+  // Never destroyed: a signal after the last step is neither to spoil the report nor to end a
+  // process that is leaving with its result.
+  [[maybe_unused]] static const auto* const interruption = new Interruption;
   auto result = train(job);
   if (!result.is_main) return;
   const auto report = write_report(job.folder, {job.folder}, job.folder.filename().string());
