@@ -144,7 +144,7 @@ def test_the_implicit_gradient_can_be_differentiated_again(cell, x):
 
 def test_a_second_derivative_of_the_implicit_gradient_is_refused(cell, x):
     eq = deq.Equilibrium(cell)(x.requires_grad_())
-    with pytest.raises(RuntimeError, match="set Implicit::twice, or use the Unrolled gradient"):
+    with pytest.raises(RuntimeError, match="use Implicit with its option `twice`, or the Unrolled gradient"):
         torch.autograd.grad(eq.z.sum(), x, create_graph=True)
 
 

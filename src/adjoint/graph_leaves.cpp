@@ -19,6 +19,7 @@ namespace {
 using torch::autograd::AccumulateGrad;
 using torch::autograd::Edge;
 using torch::autograd::Node;
+using torch::autograd::TraceableFunction;
 using torch::autograd::impl::gradient_edge;
 using torch::autograd::impl::set_gradient_edge;
 
@@ -73,7 +74,8 @@ bool leads_beyond(const torch::Tensor& value, const torch::Tensor& z) {
   bool found = false;
   const auto own = gradient_edge(z).function;
   walk(value, [&](const Edge& edge) {
-    found = found || (edge.function != own && !edge.function->is_traceable());
+    found = found || (edge.function != own &&
+                      dynamic_cast<const TraceableFunction*>(edge.function.get()) == nullptr);
     return !found;
   });
   return found;
