@@ -38,8 +38,9 @@ std::string_view advice(Status status) {
       return "raise max_evals, loosen the tolerance, or regularise the Jacobian so that fewer "
              "evaluations suffice";
     case Status::Stagnated:
-      return "the residual no longer falls: the tolerance may be below what this precision "
-             "resolves; loosen it, use float64, or try another solver";
+      return "the residual no longer falls: if it is small, the tolerance may be below what this "
+             "precision resolves, so loosen it or use float64; if it is large, try another solver, "
+             "and make samples that depend on each other one sample";
     case Status::Diverged:
       return "the iteration runs away: the spectral radius is likely above 1; try Broyden or "
              "NewtonKrylov, add damping, or regularise the Jacobian";
