@@ -2,167 +2,20 @@
 
 #include <algorithm>
 #include <cmath>
-#include <mutex>
 
-#include "adjoint/graph_leaves.h"
 #include "adjoint/reversible.h"
 #include "core/autocast.h"
 #include "core/jacobian_products.h"
 #include "core/require.h"
-#include "core/write_check.h"
 #include "deq/core/cuda.h"
 #include "deq/core/interruption.h"
 #include "nn/check_inputs.h"
+#include "nn/pass_tape.h"
 #include "replay/recorded_adjoint.h"
 #include "replay/recordings.h"
 #include "replay/unrolled_steps.h"
 
 namespace deq {
-
-/// One pass: its f on the slab, and what is made of it on demand.
-struct Equilibrated::Tape {
-  Tape(std::shared_ptr<Cell> f_cell, StateLayout f_layout, Inputs f_inputs,
-       const torch::Device& device)
-      : cell(std::move(f_cell)),
-        layout(std::move(f_layout)),
-        inputs(std::move(f_inputs)),
-        autocast(device) {}
-
-  std::shared_ptr<Cell> cell;
-  StateLayout layout;
-  Inputs inputs;
-  AutocastSetting autocast;  // of the pass: f may be evaluated anywhere later on
-  State start{};             // where it cannot be made again
-  bool replayed = false;     // the solve, or the unrolled steps
-  StepLoan loan{};           // where f's graph at z* is replayed
-  std::optional<BoundStep> bound{};
-  bool has_graph = false;        // `bound` has one, to the inputs and prepare()'s parameters
-  bool evaluated_again = false;  // f, by the gradient in backward
-  std::once_flag linearized{};
-  Linearization at{};
-  uint64_t begin = 0;  // of f's graph there
-
-  /// f with its context attached: where gradients are on, they reach the inputs and prepare()'s
-  /// parameters.
-  const BoundStep& f() {
-    if (bound) return *bound;
-    std::optional<AutocastAs> as_it_was;
-    if (!autocast.stands()) as_it_was.emplace(autocast);
-    bound = BoundStep{
-        .cell = cell, .layout = layout, .context = cell->prepare(inputs), .autocast = autocast};
-    has_graph = torch::GradMode::is_enabled();
-    return *bound;
-  }
-
-  /// The same with a graph, whatever the caller's mode. Outside of training prepare() gives once
-  /// more what a pass without gradients got of it; in training it may draw, so what that pass got
-  /// stays.
-  const BoundStep& f_on_tape() {
-    const c10::InferenceMode leave(false);
-    const torch::AutoGradMode grad(true);
-    if (bound && !has_graph && !cell->is_training()) bound.reset();
-    for (auto& input : inputs) input = out_of_inference(input);
-    f();
-    for (auto& tensor : bound->context) tensor = out_of_inference(tensor);
-    return *bound;
-  }
-
-  /// For a gradient that does so. That for an argument which is a leaf is told from that for the
-  /// leaf itself, which f may use besides.
-  void prepare_to_evaluate_again() {
-    evaluated_again = true;
-    f();
-    for (auto& tensor : bound->context) {
-      const bool is_parameter = tensor.defined() && tensor.requires_grad() && tensor.is_leaf();
-      if (is_parameter) tensor = tensor.view_as(tensor);
-    }
-  }
-
-  void settle(const torch::Tensor& z) {
-    z_star = z;
-    since_settled = WriteCheck(z);
-  }
-
-  const Linearization& linearize() {
-    std::call_once(linearized, [this] {
-      require(!since_settled.written(),
-              "the state of this equilibrium was written to since it was solved for: write to a "
-              "clone() of it, or call linearization() before");
-      if (loan) {
-        loan->get()->linearise(z_star);
-        at = recorded_linearization(inputs, z_star, loan);
-        return;
-      }
-      const auto& step = f_on_tape();
-      const c10::InferenceMode leave(false);
-      const torch::AutoGradMode grad(true);
-      const auto z = out_of_inference(z_star).detach().requires_grad_();
-      // Casts that autocast remembers are older than f's graph, and made anew in backward.
-      std::optional<AutocastAs> unremembered;
-      if (evaluated_again) unremembered.emplace(autocast);
-      begin = graph_begins();
-      at = Linearization(z, step(z));
-      if (has_graph) return;
-      products_of(at).refuse_derivatives(
-          "this pass was made in training mode and without gradients, so it has no graph of "
-          "prepare() to differentiate: make it with gradients, or in eval mode");
-    });
-    return at;
-  }
-
-  /// Whether gradients of z* would reach anything.
-  bool leads_anywhere() {
-    if (loan) return !loan->get()->leaves(inputs).empty();
-    return leads_beyond(products_of(at).f(), at.z());
-  }
-
- private:
-  /// What was made in inference mode cannot be part of a graph; a copy can.
-  static torch::Tensor out_of_inference(const torch::Tensor& tensor) {
-    return tensor.defined() && tensor.is_inference() ? tensor.clone() : tensor;
-  }
-
-  torch::Tensor z_star{};  // a detached slab
-  WriteCheck since_settled{};
-};
-
-const Report& Equilibrated::adjoint() const {
-  require(adjoint_ != nullptr, "this equilibrium holds no solve");
-  return *adjoint_;
-}
-
-bool Equilibrated::replayed() const {
-  return tape_ != nullptr && tape_->replayed;
-}
-
-const Linearization& Equilibrated::linearization() const {
-  require(tape_ != nullptr, "this equilibrium holds no solve");
-  const PassScope pass;
-  return tape_->linearize();
-}
-
-State Equilibrated::start() const {
-  require(tape_ != nullptr, "this equilibrium holds no solve");
-  return tape_->start.empty() ? tape_->cell->initial_state(tape_->inputs) : tape_->start;
-}
-
-State Equilibrated::stepped_from(const State& z) const {
-  require(tape_ != nullptr, "this equilibrium holds no solve");
-  require_defined(z, "state");
-  require(!tape_->replayed || !tape_->cell->is_training(),
-          "this pass was replayed, and prepare() may draw other numbers for a further step: turn "
-          "replay off for passes in training mode that are stepped on from");
-  const PassScope pass;
-  return tape_->layout.unpack(tape_->f_on_tape()(tape_->layout.pack(z)));
-}
-
-Solution Equilibrated::solved_from(const State& start, const Solver& solver) const {
-  require(tape_ != nullptr, "this equilibrium holds no solve");
-  require_defined(start, "start");
-  const PassScope pass;
-  const auto f = without_gradients(tape_->f_on_tape());
-  return solver.solve(Problem{.f = f}, tape_->layout.pack(start).detach());
-}
 
 namespace {
 
