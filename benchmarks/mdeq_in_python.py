@@ -1,7 +1,7 @@
 """The small multiscale DEQ of small_images.py in plain PyTorch, as a cell of the package, with the weights of a run.
 
-deq.models.MDEQ is computed in C++ and takes images to logits as a whole: it has no layer that a stream, another start or
-a tangent by the images could be given. Here these are Python's. Needs Pillow and safetensors.
+deq.models.MDEQ is computed in C++ and takes images to logits as a whole: it has no layer that a stream could be given, and
+no head of its own. Here these are Python's. Needs Pillow and safetensors.
 """
 
 import time

@@ -62,12 +62,12 @@ at::Tensor affine(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b)
 }
 
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& b) {
-  if (!x.is_cpu() || x.dim() < 2 || !serves(x.flatten(0, -2), weight.t(), b)) {
-    return at::linear(x, weight, as_optional(b));
-  }
+  const bool may_pay = x.is_cpu() && x.dim() >= 2 && cpu::own_products_pay();
+  const auto rows = may_pay ? x.flatten(0, -2) : at::Tensor();  // a copy where x has gaps
+  if (!may_pay || !serves(rows, weight.t(), b)) return at::linear(x, weight, as_optional(b));
   auto sizes = x.sizes().vec();
   sizes.back() = weight.size(0);
-  return affine(x.flatten(0, -2), weight.t(), b).view(sizes);
+  return affine(rows, weight.t(), b).view(sizes);
 }
 
 }  // namespace deq::kernels
